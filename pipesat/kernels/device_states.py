@@ -3,10 +3,12 @@
 A *state* is a row of numbers. By kind of part (F, O, L, B, W of one variant of a stage): how many
 microbatches in flight have started it. By resource (the device, its channels): the item that runs
 there, or none; what runs on the device matters beside copies alone. An *item* is what runs at once:
-a part, B and W as BW, or a pair. By stage: how many microbatches are through. By queue (F's that
-wait for those of a stage before, backwards that wait for F's of their variant, ...): how many wait.
-Then come times: of the last start, from when each resource is free, and, by queue and place, the
-earliest start. A state is no worse than one with the same counts if none of its times is later.
+a part, B and W as BW, or a pair. By stage: how many microbatches are through, and how many F's,
+backwards and W's (or whole backwards) have started. By queue (F's that wait for those of a stage
+before, backwards that wait for F's of their variant, ...): how many wait. Then come times: of the
+last start, from when each resource is free, and, by queue and place, the earliest start. A state is
+no worse than one with the same counts if none of its times is later.
+
 States are followed layer by layer. Each part has a weight, and those of a stage's microbatch sum up
 to the same in any variant, so that states of the same counts are of one layer.
 """
@@ -158,19 +160,6 @@ class Pool(NamedTuple):
 
 
 @compiled
-def counted(parts: Parts, limits: Limits, state: Ints, total: Ints) -> None:
-    """Put how many F's, backwards, W's (or whole backwards) have started into total, by row."""
-    n = len(parts.row)
-    for stage in range(len(limits.through)):
-        for row in range(3 * stage, 3 * stage + 3):
-            total[row] = state[n + RESOURCES + stage]
-    for part in range(n):
-        total[parts.row[part]] += state[part]
-        if parts.ends[part]:
-            total[parts.row[part] + 1] += state[part]
-
-
-@compiled
 def weighed(first: int, by_part: Ints, by_stage: Ints, state: Ints) -> int:
     """Return a sum over a state's counts: its cell, or the least time of what has not started."""
     n = len(by_part)
@@ -221,14 +210,15 @@ def runs_there(items: Runnable, runs: int, part: int) -> bool:
 
 @compiled
 def start_of(
-    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, total: Ints, held: int
+    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, held: int
 ) -> int:
     """Return the earliest start of an item in a state in which ``held`` is held when all has ended.
 
-    NEVER where it does not fit, or has nothing to start.
+    NEVER where it does not fit, has nothing to start, or would end too late.
     """
     n = len(parts.row)
-    queues = n + RESOURCES + len(limits.through)
+    rows = n + RESOURCES + len(limits.through)
+    queues = rows + 3 * len(limits.through)
     now = queues + len(limits.lag)
     free = now + 1
     start = max(state[now], state[free + items.resource[item]])
@@ -238,7 +228,7 @@ def start_of(
             break
         before, row = parts.before[part], parts.row[part]
         if before == NONE:
-            if total[row + parts.ends[part]] == limits.microbatches[parts.stage[part]]:
+            if state[rows + row + parts.ends[part]] == limits.microbatches[parts.stage[part]]:
                 return NEVER
         elif not items.inner[item, place]:
             held -= parts.after[before]
@@ -249,7 +239,7 @@ def start_of(
             if waiting == 1 and state[n + of] and runs_there(items, state[n + of] - 1, before):
                 start = max(start, state[free + of])
         if row != COPY:
-            start = max(start, limits.earliest[row, total[row]])
+            start = max(start, limits.earliest[row, state[rows + row]])
         for queue in parts.waits[part]:
             if queue != NONE:
                 if state[queues + queue] == 0:
@@ -263,27 +253,26 @@ def start_of(
                 more += items.more[state[n + of] - 1]
                 next_end = min(next_end, state[free + of])
         if more <= limits.slack:
-            return start
+            break
         if next_end == NEVER:
             return NEVER
         start = next_end
+    for part in items.members[item]:
+        row = COPY if part == NONE else parts.row[part]
+        if row != COPY and start + items.time[item] > limits.latest[row, state[rows + row]]:
+            return NEVER
+    return start
 
 
 @compiled
 def begin(
-    parts: Parts,
-    items: Runnable,
-    limits: Limits,
-    state: Ints,
-    item: int,
-    start: int,
-    total: Ints,
-    ends: Ints,
+    parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, start: int, ends: Ints
 ) -> None:
-    """Let an item start in a state; ``total`` counts its parts, and ``ends`` has their ends."""
+    """Let an item start in a state; ``ends`` has the least ends by row and rank."""
     n = len(parts.row)
     through = n + RESOURCES
-    queues = through + len(limits.through)
+    rows = through + len(limits.through)
+    queues = rows + 3 * len(limits.through)
     now = queues + len(limits.lag)
     free = now + 1
     end = start + items.time[item]
@@ -306,11 +295,11 @@ def begin(
             break
         row = parts.row[part]
         if row != COPY:
-            ends[row, total[row]] = min(ends[row, total[row]], end)
+            rank = state[rows + row]
+            ends[row, rank] = min(ends[row, rank], end)
+            state[rows + row] += 1
+            state[rows + row + 1] += parts.ends[part]
         state[part] += 1
-        total[row] += 1
-        if parts.ends[part]:
-            total[row + 1] += 1
         for queue in parts.opens[part]:
             if queue != NONE:
                 place = limits.column[queue] + state[queues + queue]
@@ -329,20 +318,8 @@ def begin(
     for queue in range(len(limits.lag)):
         column, row = limits.column[queue], limits.waiting[queue]
         for place in range(state[queues + queue]):
-            least = max(state[free], limits.earliest[row, total[row] + place])
+            least = max(state[free], limits.earliest[row, state[rows + row] + place])
             state[column + place] = max(state[column + place], least)
-
-
-@compiled
-def late(parts: Parts, items: Runnable, limits: Limits, item: int, end: int, total: Ints) -> bool:
-    """Whether a part of an item may not end as late as that."""
-    for part in items.members[item]:
-        if part == NONE:
-            break
-        row = parts.row[part]
-        if row != COPY and end > limits.latest[row, total[row]]:
-            return True
-    return False
 
 
 @compiled
@@ -444,9 +421,8 @@ def followers(
     least end by row and rank is kept in ``ends``.
     """
     n = len(parts.row)
-    counts = n + RESOURCES + len(limits.through) + len(limits.lag)
+    counts = n + RESOURCES + 4 * len(limits.through) + len(limits.lag)
     state, after = np.empty_like(pool.states[:2])
-    total, new = np.zeros((2, len(limits.earliest)), np.int64)
     until = np.zeros(len(items.time), np.int64)
     size, row = 0, pool.layers[layer]
     while row != NONE:
@@ -457,27 +433,23 @@ def followers(
         cell = weighed(limits.origin, limits.cell, limits.through, state)
         found[0, number], found[1, number] = cell, state[counts + 1]
         limit_ends(limits, items, state, until)
-        counted(parts, limits, state, total)
         held = 0
         for part in range(n):
             then = parts.then[part]
             if then != NONE:
                 held += (state[part] - state[then]) * parts.after[part]
         for item in range(len(items.time)):
-            start = start_of(parts, items, limits, state, item, total, held)
+            start = start_of(parts, items, limits, state, item, held)
             if start == NEVER:
                 continue
             busy = max(state[counts + 1], start)
             if items.resource[item] == 0:
                 busy = start + items.time[item]
-                if late(parts, items, limits, item, busy, total):
-                    continue
             if busy > until[item] or busy > until_of(limits, cell + items.cell[item]):
                 continue
             found[2, number] += 1
             after[:] = state
-            new[:] = total
-            begin(parts, items, limits, after, item, start, new, ends)
+            begin(parts, items, limits, after, item, start, ends)
             put(pool, after, layer + items.layers[item], counts, most)
             if pool.used[0] > len(pool.key):
                 return found

@@ -103,7 +103,7 @@ class Mode:
         """
         parts, items, fixed, pool, ends = self.begin(end, limits, length)
         found = list[Ints]()
-        for layer in np.arange(len(pool.layers)):
+        for layer in range(len(pool.layers)):
             if pool.layers[layer] != NONE:
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
                 made = int(found[-1][2].sum())
@@ -188,7 +188,7 @@ class Mode:
             opens=opens,
             waits=waits,
         )
-        columns = size + 2 * RESOURCES + 1 + len(self.rows) + len(self.queues)
+        columns = size + 2 * RESOURCES + 1 + 4 * len(self.rows) + len(self.queues)
         places, none = ints(self.places), np.zeros(0, np.int64)
         fixed = Limits(
             slack=self.slack,

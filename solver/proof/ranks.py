@@ -198,8 +198,9 @@ class KnownRanks:
                     found = devices[place].follow(end, width, self.effort, runner)
                     self.spent += runner.clock.elapsed - begin
                     if found is None:  # too many in all, or at once
-                        self.cut = self.cut or self.effort.left < 0
-                        self.first = (place - 1) % len(places)
+                        spent = self.effort.left < 0
+                        self.cut = self.cut or spent
+                        self.first = self.first if spent else (place - 1) % len(places)
                         return None
                     if not devices[place].modes:
                         self.first = place if followed == {place} else self.first
