@@ -91,9 +91,9 @@ class Limits(NamedTuple):
     ----------
     slack, microbatches
         Memory, and how many microbatches there are, by stage.
-    lag, column, places, waiting
-        By queue: how long after the end of what opened it, the first of its times, how many it may
-        have, and the row of what waits.
+    lag, column, waiting
+        By queue: how long after the end of what opened it, the first of its times, and the row of
+        what waits.
     origin, cell, through, left, work, gone
         The cell of the first state, and what a part that has started and a microbatch that is
         through add, by part and stage. The time that is left at first, at least, and what these add
@@ -113,7 +113,6 @@ class Limits(NamedTuple):
     microbatches: Ints
     lag: Ints
     column: Ints
-    places: Ints
     waiting: Ints
     origin: int
     cell: Ints
@@ -203,12 +202,6 @@ def table_of(cells: Ints, until: Ints) -> tuple[Ints, Ints]:
 
 
 @compiled
-def runs_there(items: Runnable, runs: int, part: int) -> bool:
-    """Whether a part is of an item that runs."""
-    return (items.members[runs] == part).any()
-
-
-@compiled
 def start_of(
     parts: Parts, items: Runnable, limits: Limits, state: Ints, item: int, held: int
 ) -> int:
@@ -236,7 +229,8 @@ def start_of(
             waiting = state[before] - state[part]
             if waiting == 0:
                 return NEVER
-            if waiting == 1 and state[n + of] and runs_there(items, state[n + of] - 1, before):
+            runs = state[n + of] - 1
+            if waiting == 1 and runs != NONE and (items.members[runs] == before).any():
                 start = max(start, state[free + of])
         if row != COPY:
             start = max(start, limits.earliest[row, state[rows + row]])
@@ -359,7 +353,7 @@ def put(pool: Pool, state: Ints, layer: int, width: int, most: int) -> None:
     key = 0
     for column in range(width):
         key = (key * 1_000_003 + state[column]) & ((1 << 40) - 1)
-    bucket = (key ^ (key >> 20)) & (len(pool.first) - 1)
+    bucket = key & (len(pool.first) - 1)
     row, count, nearest, least = pool.first[bucket], 0, NONE, NEVER
     while row != NONE:
         other = pool.states[row]
@@ -398,8 +392,7 @@ def take(pool: Pool, layer: int, state: Ints) -> None:
     """Take the state that was put into a layer last out of the pool."""
     row = pool.layers[layer]
     state[:] = pool.states[row]
-    key = pool.key[row]
-    bucket = (key ^ (key >> 20)) & (len(pool.first) - 1)
+    bucket = pool.key[row] & (len(pool.first) - 1)
     before, one = NONE, pool.first[bucket]
     while one != row:
         before, one = one, pool.next[one]
@@ -424,11 +417,9 @@ def followers(
     counts = n + RESOURCES + 4 * len(limits.through) + len(limits.lag)
     state, after = np.empty_like(pool.states[:2])
     until = np.zeros(len(items.time), np.int64)
-    size, row = 0, pool.layers[layer]
-    while row != NONE:
-        size, row = size + 1, pool.behind[row]
-    found = np.zeros((3, size), np.int64)
-    for number in range(size):
+    found, number = np.zeros((3, pool.used[0]), np.int64), -1
+    while pool.layers[layer] != NONE:
+        number += 1
         take(pool, layer, state)
         cell = weighed(limits.origin, limits.cell, limits.through, state)
         found[0, number], found[1, number] = cell, state[counts + 1]
@@ -452,5 +443,5 @@ def followers(
             begin(parts, items, limits, after, item, start, ends)
             put(pool, after, layer + items.layers[item], counts, most)
             if pool.used[0] > len(pool.key):
-                return found
-    return found
+                return found[:, : number + 1]
+    return found[:, : number + 1]

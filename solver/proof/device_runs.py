@@ -108,7 +108,7 @@ class Numbers:
         self, rows: Sequence[Sequence[ModeLegs]], pairs: Mapping[tuple[Op | None, Op | None], int]
     ) -> None:
         self.flat, self.stages = list[Leg](), list[int]()
-        self.before, self.then = list[int](), list[int]()
+        self.before, self.then, self.layers = list[int](), list[int](), list[int]()
         self.variants: list[list[dict[int, int]]] = [[] for _ in rows]  # by stage: kind to number
         self.runs = list[AtOnce]()
         for stage, row in ((stage, row) for stage, own in enumerate(rows) for row in own):
@@ -118,6 +118,8 @@ class Numbers:
             self.stages += [stage] * len(parts)
             self.before += [NONE, *numbers[:-1]]
             self.then += [*numbers[1:], NONE]
+            longest = max(len(other.legs) for other in rows[stage])
+            self.layers += [1] * (len(parts) - 1) + [1 + longest - len(parts)]
             self.runs += [AtOnce(part.time, [(part, [number])]) for number, part in parts]
             of = {part.kind: number for number, part in parts}
             if row.fused:

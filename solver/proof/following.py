@@ -24,7 +24,7 @@ from pipesat.kernels.device_states import (
 )
 from pipesat.problem.ops import Op
 from pipesat.solver.lanes.runner import Runner
-from pipesat.solver.proof.device_runs import AtOnce, B, F, Leg, ModeLegs, Numbers, W, backwards
+from pipesat.solver.proof.device_runs import B, F, Leg, ModeLegs, Numbers, W, backwards
 
 _MEMORY: Final = 96_000_000  # bytes of the states that are kept at once
 _BUCKETS: Final = 1 << 16
@@ -36,9 +36,15 @@ _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in th
 
 @dataclass
 class Effort:
-    """How many states a question may still take."""
+    """How many states a question has taken, and may take."""
 
-    left: int
+    most: int
+    made: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """About the time that it took."""
+        return self.made * _SECONDS
 
 
 class RankWait(NamedTuple):
@@ -108,8 +114,8 @@ class Mode:
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
                 made = int(found[-1][2].sum())
                 runner.clock.count((made + _FEW) * _SECONDS)
-                effort.left -= made
-                if pool.used[0] > len(pool.key) or effort.left < 0 or runner.clock.over:
+                effort.made += made
+                if pool.used[0] > len(pool.key) or effort.made > effort.most or runner.clock.over:
                     return None
         cells, free = _least(*np.concatenate(found, axis=1)[:2])
         if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
@@ -121,9 +127,7 @@ class Mode:
         self, end: int, limits: Sequence[Ints], length: int
     ) -> tuple[Parts, Runnable, Limits, Pool, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
-        if end not in self.known:
-            self.known[end] = self._arrays(end)
-        parts, items, fixed = self.known[end]
+        parts, items, fixed = self.known.get(end) or self.known.setdefault(end, self._arrays(end))
         known = self.until[end]
         cells, until = table_of(*known) if len(known[0]) else known
         fixed = fixed._replace(
@@ -195,7 +199,6 @@ class Mode:
             microbatches=self.counts,
             lag=ints(x.lag for x in self.queues),
             column=columns + np.cumsum(places) - places,
-            places=places,
             waiting=ints(waiting),
             origin=-int(self.counts @ through) if end else 0,
             cell=cell,
@@ -210,18 +213,12 @@ class Mode:
             end=0,
             copies=int(COPY in kinds),
         )
-        layers = np.ones(size, np.int64)
-        for number, stage in enumerate(of.stages):
-            if of.then[number] == NONE:
-                start = number
-                while of.before[start] != NONE:
-                    start = of.before[start]
-                layers[number] = self.longest[stage] - (number - start)
-        return parts, items_of(of.runs, parts, fixed, layers), fixed
+        return parts, items_of(of, parts, fixed), fixed
 
 
-def items_of(runs: Sequence[AtOnce], parts: Parts, limits: Limits, layers: Ints) -> Runnable:
+def items_of(of: Numbers, parts: Parts, limits: Limits) -> Runnable:
     """What runs at once, as arrays."""
+    runs, layers = of.runs, ints(of.layers)
     members, inner = np.full((2, len(runs), 4), NONE)
     more = np.zeros(len(runs), np.int64)
     for number, run in enumerate(runs):

@@ -38,7 +38,7 @@ _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothi
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
 _STATES, _MOST_STATES = 4_000_000, 64_000_000  # states that a question may take
 _MORE = 4  # times as many where that was not enough
-_HALVES, _LEAST_HALVES = 8, 0.5  # time for halves of windows, per that before; seconds
+_HALVES, _LEAST_HALVES = 8, 400_000  # states for halves of windows, per those before; at least
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 
 
@@ -58,7 +58,7 @@ class KnownRanks:
         self.possible = NEVER  # the least length that was not refuted
         self.most, self.cut, self.useful = _STATES, False, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
-        self.spent, self.effort = 0.0, Effort(0)  # of a question
+        self.effort = Effort(self.most)
         self._asking: Iterator[None] = iter(())
         self._loops_ready = False
 
@@ -109,17 +109,17 @@ class KnownRanks:
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Follow all devices, then with halves of windows; a bound if there is no schedule."""
         devices = [device.within(length) for device in self._devices]
-        self.spent, self.effort = 0.0, Effort(self.most)
+        self.effort = Effort(self.most)
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         models = self.models and self.limit < runner.clock.left
         if none is False and models and self._modelled(devices, length, runner):
             return
-        most = max(_LEAST_HALVES, _HALVES * self.spent)
+        most = max(_LEAST_HALVES, _HALVES * self.effort.made)
         changed = not (models or is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
-                if self.spent > most:
+                if self.effort.made > most:
                     break
                 place, row, rank = window
                 halves = [[x.within(length) for x in devices] for _ in range(2)]
@@ -151,7 +151,7 @@ class KnownRanks:
             device.add_to(model.variables)
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
-        limit = max(self.limit, self.spent)
+        limit = max(self.limit, self.effort.seconds)
         cp, seed = model.cp, self.seed
         solver, status = runner.solve(cp, limit=limit, seed=seed, strong=stairs, linear=False)
         if status == cp_model.INFEASIBLE:
@@ -194,11 +194,9 @@ class KnownRanks:
                     value, length = self.incumbent.value, devices[place].length
                     if value is None or not self.incumbent.bound.value <= length < value:
                         return None
-                    begin = runner.clock.elapsed
                     found = devices[place].follow(end, width, self.effort, runner)
-                    self.spent += runner.clock.elapsed - begin
                     if found is None:  # too many in all, or at once
-                        spent = self.effort.left < 0
+                        spent = self.effort.made > self.effort.most
                         self.cut = self.cut or spent
                         self.first = self.first if spent else (place - 1) % len(places)
                         return None

@@ -101,7 +101,7 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
         length = (low + high) // 2
         states = DeviceStates(problem, short, device).within(length)
         for end in (0, 1) if states.modes else ():
-            states.follow(end, 1 << 30, Effort(1 << 30), Runner(CLOCK))
+            states.follow(end, 1 << 30, Effort(1 << 40), Runner(CLOCK))
         low, high = (low, length) if states.modes else (length + 1, high)
     return low if low <= most else None
 
