@@ -135,9 +135,9 @@ class Pool(NamedTuple):
     ----------
     states, key
         A row for each, with room for more, and a number of its counts.
-    first, next
-        By the key's last bits the state of such a key that was put there last, and by row the one
-        before it; -1 for none.
+    next
+        By row, and beyond these by the last bits of a key: the next state of such a key; -1 for
+        none.
     layers, free, behind
         By layer the state that was put there last, and a row that is free; by row the next of its
         layer, or the next one that is free; -1 for none.
@@ -149,7 +149,6 @@ class Pool(NamedTuple):
 
     states: Ints
     key: Ints
-    first: Ints
     next: Ints
     layers: Ints
     free: Ints
@@ -353,8 +352,8 @@ def put(pool: Pool, state: Ints, layer: int, width: int, most: int) -> None:
     key = 0
     for column in range(width):
         key = (key * 1_000_003 + state[column]) & ((1 << 40) - 1)
-    bucket = key & (len(pool.first) - 1)
-    row, count, nearest, least = pool.first[bucket], 0, NONE, NEVER
+    bucket = len(pool.key) + (key & (len(pool.next) - len(pool.key) - 1))
+    row, count, nearest, least = pool.next[bucket], 0, NONE, NEVER
     while row != NONE:
         other = pool.states[row]
         if pool.key[row] == key and alike(other, state, width):
@@ -383,7 +382,7 @@ def put(pool: Pool, state: Ints, layer: int, width: int, most: int) -> None:
         if row >= len(pool.key):
             return
     pool.states[row] = state
-    pool.key[row], pool.next[row], pool.first[bucket] = key, pool.first[bucket], row
+    pool.key[row], pool.next[row], pool.next[bucket] = key, pool.next[bucket], row
     pool.behind[row], pool.layers[layer] = pool.layers[layer], row
 
 
@@ -392,14 +391,10 @@ def take(pool: Pool, layer: int, state: Ints) -> None:
     """Take the state that was put into a layer last out of the pool."""
     row = pool.layers[layer]
     state[:] = pool.states[row]
-    bucket = pool.key[row] & (len(pool.first) - 1)
-    before, one = NONE, pool.first[bucket]
-    while one != row:
-        before, one = one, pool.next[one]
-    if before == NONE:
-        pool.first[bucket] = pool.next[row]
-    else:
-        pool.next[before] = pool.next[row]
+    before = len(pool.key) + (pool.key[row] & (len(pool.next) - len(pool.key) - 1))
+    while pool.next[before] != row:
+        before = pool.next[before]
+    pool.next[before] = pool.next[row]
     pool.layers[layer] = pool.behind[row]
     pool.behind[row], pool.free[0] = pool.free[0], row
 

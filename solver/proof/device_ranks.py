@@ -105,8 +105,7 @@ class DeviceStates:
     def ready(self) -> bool:
         """Whether it may be followed at once, with all loops compiled."""
         followed = self.modes[0].begin(0, self._limits(0), self.length)
-        waits = [ready(followers, *followed, 0, 1), ready(table_of, *self.modes[0].until[0])]
-        return all(waits)
+        return all([ready(followers, *followed, 0, 1), ready(table_of, *self.modes[0].until[0])])
 
     def _limits(self, end: int) -> tuple[Ints, Ints]:
         latest = np.full(self.earliest[0].shape, NONE)

@@ -29,7 +29,7 @@ from pipesat.solver.proof.device_runs import B, F, Leg, ModeLegs, Numbers, W, ba
 _MEMORY: Final = 96_000_000  # bytes of the states that are kept at once
 _BUCKETS: Final = 1 << 16
 _SMALL: Final = 1 << 29  # times of schedules no longer than that are kept in 32 bits
-_SECONDS: Final = 1.3e-6  # of a state, as processor time on one core of 2026
+SECONDS: Final = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW: Final = 40  # states that take as long as what there is to do at each layer besides
 _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in the number of a cell
 
@@ -40,11 +40,6 @@ class Effort:
 
     most: int
     made: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """About the time that it took."""
-        return self.made * _SECONDS
 
 
 class RankWait(NamedTuple):
@@ -81,14 +76,11 @@ class Mode:
         inner = {min(x.stage, x.then) for x in queues if x.variant is None}
         self.queues, self.places = list[RankWait](), list[int]()
         for x in queues:
-            if x.variant is None:
+            own, variant = most[min(x.stage, x.then)], x.variant or 0
+            needed = x.variant is None or len(own) > 1 or x.stage not in inner
+            if needed and variant < len(own):
                 self.queues.append(x)
-                self.places.append(max(most[min(x.stage, x.then)]))
-            elif x.variant < len(rows[x.stage]) and (
-                len(rows[x.stage]) > 1 or x.stage not in inner
-            ):
-                self.queues.append(x)
-                self.places.append(most[x.stage][x.variant])
+                self.places.append(max(own) if x.variant is None else own[variant])
         none = np.zeros(0, np.int64)
         self.until = [(none, none), (none, none)]
         self.longest = ints([max(len(row.legs) for row in own) for own in rows])
@@ -113,7 +105,7 @@ class Mode:
             if pool.layers[layer] != NONE:
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
                 made = int(found[-1][2].sum())
-                runner.clock.count((made + _FEW) * _SECONDS)
+                runner.clock.count((made + _FEW) * SECONDS)
                 effort.made += made
                 if pool.used[0] > len(pool.key) or effort.made > effort.most or runner.clock.over:
                     return None
@@ -139,16 +131,16 @@ class Mode:
         pool = Pool(
             states=np.empty((rows, columns), kind),
             key=np.empty(rows, np.int64),
-            first=np.full(_BUCKETS, NONE),
-            next=np.empty(rows, np.int64),
+            next=np.empty(rows + _BUCKETS, np.int64),
             layers=np.full(1 + self.counts @ self.longest, NONE),
             free=ints([NONE]),
             used=ints([1]),
             behind=np.empty(rows, np.int64),
             merged=ints([0]),
         )
+        pool.next[rows:] = NONE
         pool.states[0], pool.key[0], pool.next[0], pool.behind[0] = 0, 0, NONE, NONE
-        pool.first[0] = pool.layers[0] = 0
+        pool.next[rows] = pool.layers[0] = 0
         return parts, items, fixed, pool, np.full(limits[0].shape, NEVER)
 
     def _arrays(self, end: int) -> tuple[Parts, Runnable, Limits]:

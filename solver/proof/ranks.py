@@ -29,7 +29,7 @@ from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.proof.device_ranks import PHASES, DeviceStates
 from pipesat.solver.proof.device_runs import F
-from pipesat.solver.proof.following import Effort
+from pipesat.solver.proof.following import SECONDS, Effort
 from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
@@ -126,8 +126,8 @@ class KnownRanks:
                 devices[place].halve(row, rank, halves[0][place], halves[1][place])
                 found = list[bool | None]()
                 for half in halves:
-                    one = yield from self._has_none(half, [place], place, WIDTHS[:2], runner)
-                    found.append(one)
+                    one = self._has_none(half, [place], place, WIDTHS[:2], runner)
+                    found.append((yield from one))
                 none = None if None in found else all(found)
                 if none is not False:
                     break
@@ -151,7 +151,7 @@ class KnownRanks:
             device.add_to(model.variables)
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
-        limit = max(self.limit, self.effort.seconds)
+        limit = max(self.limit, self.effort.made * SECONDS)
         cp, seed = model.cp, self.seed
         solver, status = runner.solve(cp, limit=limit, seed=seed, strong=stairs, linear=False)
         if status == cp_model.INFEASIBLE:
