@@ -183,21 +183,27 @@ def until_of(limits: Limits, cell: int) -> int:
     """Return by when the device must be free in a cell; -1 where it does not lead to the end."""
     if not len(limits.cells):
         return NEVER
-    place = place_of(limits.cells, limits.until, cell)
-    return limits.until[place]
+    return limits.until[place_of(limits.cells, limits.until, cell)]
 
 
 @compiled
-def table_of(cells: Ints, until: Ints) -> tuple[Ints, Ints]:
-    """Return cells, and what is known of each, where :func:`place_of` finds them; else -1."""
+def table_of(cells: Ints, until: Ints, before: Ints, known: Ints) -> tuple[Ints, Ints]:
+    """Return where :func:`place_of` finds cells, and by then the latest time of each; else -1.
+
+    If there is a table before, those that it has too, with times no later than there.
+    """
     size = 1
-    while size < 2 * len(cells):
+    while size < 2 * len(np.unique(cells)):
         size *= 2
-    found, known = np.empty(size, np.int64), np.full(size, -1)
+    found, latest = np.empty(size, np.int64), np.full(size, -1)
     for number in range(len(cells)):
-        place = place_of(found, known, cells[number])
-        found[place], known[place] = cells[number], until[number]
-    return found, known
+        cell, time = cells[number], until[number]
+        if len(before):
+            time = min(time, known[place_of(before, known, cell)])
+        place = place_of(found, latest, cell)
+        if time > latest[place]:
+            found[place], latest[place] = cell, time
+    return found, latest
 
 
 @compiled
@@ -413,7 +419,7 @@ def followers(
     state, after = np.empty_like(pool.states[:2])
     until = np.zeros(len(items.time), np.int64)
     found, number = np.zeros((3, pool.used[0]), np.int64), -1
-    while pool.layers[layer] != NONE:
+    while pool.layers[layer] != NONE and pool.used[0] <= len(pool.key):
         number += 1
         take(pool, layer, state)
         cell = weighed(limits.origin, limits.cell, limits.through, state)
@@ -437,6 +443,4 @@ def followers(
             after[:] = state
             begin(parts, items, limits, after, item, start, ends)
             put(pool, after, layer + items.layers[item], counts, most)
-            if pool.used[0] > len(pool.key):
-                return found[:, : number + 1]
     return found[:, : number + 1]

@@ -16,11 +16,12 @@ from pipesat.kernels.compiled import ready
 from pipesat.kernels.device_states import NEVER, followers, table_of
 from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
+from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.variables import Variables
 from pipesat.solver.proof.device_runs import B, F, all_legs, pairs_of, rows_of
-from pipesat.solver.proof.following import Effort, Mode, RankWait
+from pipesat.solver.proof.following import Mode, RankWait
 
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 _WIDEST = 6  # windows that are halved, in ops
@@ -82,7 +83,7 @@ class DeviceStates:
         self.modes = [Mode(own, pairs, self.counts, slack, queues) for own in product(*choices)]
 
     def follow(
-        self, end: int, width: int, effort: Effort, runner: Runner
+        self, end: int, width: int, effort: Clock, runner: Runner
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
@@ -105,7 +106,8 @@ class DeviceStates:
     def ready(self) -> bool:
         """Whether it may be followed at once, with all loops compiled."""
         followed = self.modes[0].begin(0, self._limits(0), self.length)
-        return all([ready(followers, *followed, 0, 1), ready(table_of, *self.modes[0].until[0])])
+        tables = *self.modes[0].until[0], *self.modes[0].until[1]
+        return all([ready(followers, *followed, 0, 1), ready(table_of, *tables)])
 
     def _limits(self, end: int) -> tuple[Ints, Ints]:
         latest = np.full(self.earliest[0].shape, NONE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -23,23 +22,16 @@ from pipesat.kernels.device_states import (
     table_of,
 )
 from pipesat.problem.ops import Op
+from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof.device_runs import B, F, Leg, ModeLegs, Numbers, W, backwards
 
 _MEMORY: Final = 96_000_000  # bytes of the states that are kept at once
 _BUCKETS: Final = 1 << 16
 _SMALL: Final = 1 << 29  # times of schedules no longer than that are kept in 32 bits
-SECONDS: Final = 1.3e-6  # of a state, as processor time on one core of 2026
+_SECONDS: Final = 1.3e-6  # of a state, as processor time on one core of 2026
 _FEW: Final = 40  # states that take as long as what there is to do at each layer besides
 _BASE, _PRIME = 1_000_003, (1 << 40) - 87  # what counts are multiplied by in the number of a cell
-
-
-@dataclass
-class Effort:
-    """How many states a question has taken, and may take."""
-
-    most: int
-    made: int = 0
 
 
 class RankWait(NamedTuple):
@@ -56,8 +48,8 @@ class RankWait(NamedTuple):
 class Mode:
     """Rows of a device's stages that may be mixed.
 
-    By direction, 0 from the beginning and 1 from the end: ``until``, cells and when the device must
-    be free for what is left in each.
+    By direction, 0 from the beginning and 1 from the end: ``until``, a table of cells and of when
+    the device must be free for what is left in each.
     """
 
     def __init__(
@@ -92,27 +84,28 @@ class Mode:
         limits: Sequence[Ints],
         length: int,
         width: int,
-        effort: Effort,
+        effort: Clock,
         runner: Runner,
     ) -> tuple[Ints, bool] | None:
         """Return the least ends by row and rank, from one end, and whether no states were merged.
 
-        ``None``: there were too many, or time is over. ``NEVER`` where nothing is short enough.
+        ``None``: there were too many, by a clock that counts states alone, or time is over.
+        ``NEVER`` where nothing is short enough.
         """
         parts, items, fixed, pool, ends = self.begin(end, limits, length)
-        found = list[Ints]()
+        found, last = list[Ints](), 0
         for layer in range(len(pool.layers)):
             if pool.layers[layer] != NONE:
+                last = layer
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
-                made = int(found[-1][2].sum())
-                runner.clock.count((made + _FEW) * SECONDS)
-                effort.made += made
-                if pool.used[0] > len(pool.key) or effort.made > effort.most or runner.clock.over:
+                for clock in (runner.clock, effort):
+                    clock.count((int(found[-1][2].sum()) + _FEW) * _SECONDS)
+                if pool.used[0] > len(pool.key) or effort.over or runner.clock.over:
                     return None
-        cells, free = _least(*np.concatenate(found, axis=1)[:2])
-        if fixed.origin + self.counts @ fixed.through not in cells:  # nothing comes through
+        if last + 1 < len(pool.layers):  # nothing comes through
             ends[:] = NEVER
-        self.until[1 - end] = _both(self.until[1 - end], (cells, length - free))
+        cells, free, _ = np.concatenate(found, axis=1)
+        self.until[1 - end] = table_of(cells, length - free, *self.until[1 - end])
         return ends, not pool.merged[0]
 
     def begin(
@@ -120,8 +113,7 @@ class Mode:
     ) -> tuple[Parts, Runnable, Limits, Pool, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
         parts, items, fixed = self.known.get(end) or self.known.setdefault(end, self._arrays(end))
-        known = self.until[end]
-        cells, until = table_of(*known) if len(known[0]) else known
+        cells, until = self.until[end]
         fixed = fixed._replace(
             earliest=limits[0], latest=limits[1], cells=cells, until=until, end=length
         )
@@ -234,18 +226,3 @@ def _most(row: Sequence[Leg], m: int, slack: int) -> int:
     """How many microbatches of a variant may be in flight: each holds at least what stays."""
     one = min(part.then for part in row if part.kind in (F, COPY))
     return min(m, slack // one) if one else m
-
-
-def _least(cells: Ints, times: Ints) -> Ints:
-    """Each cell once, ascending, with the least of its times."""
-    order = np.lexsort((times, cells))
-    found = np.stack((cells, times))[:, order]
-    return np.compress(np.diff(found[0], prepend=found[0, :1] - 1) > 0, found, axis=1)
-
-
-def _both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """Cells that both have, or the second one if the first has none; the earlier time."""
-    if not len(one[0]):
-        return other
-    cells, here, there = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
-    return cells, np.minimum(one[1][here], other[1][there])

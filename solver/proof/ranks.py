@@ -22,23 +22,22 @@ from pipesat.kernels.device_states import NEVER
 from pipesat.problem.ops import Phase
 from pipesat.problem.problem import Problem
 from pipesat.problem.rules import link_delay
-from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
+from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND, Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner, Share
 from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.proof.device_ranks import PHASES, DeviceStates
 from pipesat.solver.proof.device_runs import F
-from pipesat.solver.proof.following import SECONDS, Effort
 from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
 MODEL = "CP-SAT in the windows of all ranks"
 _FIRST_LIMIT, _LONGER = 1.0, 3.0  # seconds of a model; times as many when nothing else is left
 WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at first
-_STATES, _MOST_STATES = 4_000_000, 64_000_000  # states that a question may take
+_SECONDS, _MOST_SECONDS = 5, 80  # that states of a question may take, by their number
 _MORE = 4  # times as many where that was not enough
-_HALVES, _LEAST_HALVES = 8, 400_000  # states for halves of windows, per those before; at least
+_HALVES, _LEAST_HALVES = 8, 0.5  # time for halves of windows, per that before; seconds
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 
 
@@ -56,9 +55,9 @@ class KnownRanks:
         self.ended: int | None = None  # value at which nothing was left to ask
         self.share = Share(1 / 16 if problem.overlap is None else 1 / 4, more_by=2.0)
         self.possible = NEVER  # the least length that was not refuted
-        self.most, self.cut, self.useful = _STATES, False, False
+        self.most, self.cut, self.useful = _SECONDS, False, False
         self.first = len(problem.busy) - 1  # place of the device that is followed first
-        self.effort = Effort(self.most)
+        self.effort = Clock(0, deterministic=True)  # of a question
         self._asking: Iterator[None] = iter(())
         self._loops_ready = False
 
@@ -98,7 +97,7 @@ class KnownRanks:
         high = min(self.possible, value)
         if high - bound > (_CLOSE * value if high < value else 0):
             return max(bound, self.share.target(bound, high))
-        if self.cut and self.most < _MOST_STATES:
+        if self.cut and self.most < _MOST_SECONDS:
             self.most, self.cut, self.possible = _MORE * self.most, False, NEVER
             return self._length()
         if self.models and self.limit < self.incumbent.clock.left:
@@ -109,17 +108,17 @@ class KnownRanks:
     def _ask(self, length: int, runner: Runner) -> Iterator[None]:
         """Follow all devices, then with halves of windows; a bound if there is no schedule."""
         devices = [device.within(length) for device in self._devices]
-        self.effort = Effort(self.most)
+        self.effort = Clock(self.most, deterministic=True)
         none = yield from self._has_none(devices, range(len(devices)), self.first, WIDTHS, runner)
         models = self.models and self.limit < runner.clock.left
         if none is False and models and self._modelled(devices, length, runner):
             return
-        most = max(_LEAST_HALVES, _HALVES * self.effort.made)
+        most = max(_LEAST_HALVES, _HALVES * self.effort.elapsed)
         changed = not (models or is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
-                if self.effort.made > most:
+                if self.effort.elapsed > most:
                     break
                 place, row, rank = window
                 halves = [[x.within(length) for x in devices] for _ in range(2)]
@@ -151,7 +150,7 @@ class KnownRanks:
             device.add_to(model.variables)
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
-        limit = max(self.limit, self.effort.made * SECONDS)
+        limit = max(self.limit, self.effort.elapsed)
         cp, seed = model.cp, self.seed
         solver, status = runner.solve(cp, limit=limit, seed=seed, strong=stairs, linear=False)
         if status == cp_model.INFEASIBLE:
@@ -196,9 +195,8 @@ class KnownRanks:
                         return None
                     found = devices[place].follow(end, width, self.effort, runner)
                     if found is None:  # too many in all, or at once
-                        spent = self.effort.made > self.effort.most
-                        self.cut = self.cut or spent
-                        self.first = self.first if spent else (place - 1) % len(places)
+                        self.cut = self.cut or self.effort.over
+                        self.first = (place - (not self.effort.over)) % len(places)
                         return None
                     if not devices[place].modes:
                         self.first = place if followed == {place} else self.first

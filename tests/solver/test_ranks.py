@@ -17,7 +17,6 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
 from pipesat.solver.proof.device_ranks import DeviceStates, ranks_apply
-from pipesat.solver.proof.following import Effort
 from pipesat.solver.proof.ranks import KnownRanks
 from pipesat.solver.proof.short_runs import is_long
 from tests.oracle.claims import least
@@ -101,7 +100,7 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
         length = (low + high) // 2
         states = DeviceStates(problem, short, device).within(length)
         for end in (0, 1) if states.modes else ():
-            states.follow(end, 1 << 30, Effort(1 << 40), Runner(CLOCK))
+            states.follow(end, 1 << 30, CLOCK, Runner(CLOCK))
         low, high = (low, length) if states.modes else (length + 1, high)
     return low if low <= most else None
 
