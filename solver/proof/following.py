@@ -69,7 +69,7 @@ class Mode:
         self.queues, self.places = list[RankWait](), list[int]()
         for x in queues:
             own, variant = most[min(x.stage, x.then)], x.variant or 0
-            needed = x.variant is None or len(own) > 1 or x.stage not in inner
+            needed = x.variant is None or x.stage not in inner or len(own) > 1
             if needed and variant < len(own):
                 self.queues.append(x)
                 self.places.append(max(own) if x.variant is None else own[variant])
@@ -93,16 +93,15 @@ class Mode:
         ``NEVER`` where nothing is short enough.
         """
         parts, items, fixed, pool, ends = self.begin(end, limits, length)
-        found, last = list[Ints](), 0
-        for layer in range(len(pool.layers)):
+        found = list[Ints]()
+        for layer in range(len(pool.layers) - 1):
             if pool.layers[layer] != NONE:
-                last = layer
                 found.append(followers(parts, items, fixed, pool, ends, layer, width))
                 for clock in (runner.clock, effort):
                     clock.count((int(found[-1][2].sum()) + _FEW) * _SECONDS)
                 if pool.used[0] > len(pool.key) or effort.over or runner.clock.over:
                     return None
-        if last + 1 < len(pool.layers):  # nothing comes through
+        if pool.layers[-1] == NONE:  # nothing comes through
             ends[:] = NEVER
         cells, free, _ = np.concatenate(found, axis=1)
         self.until[1 - end] = table_of(cells, length - free, *self.until[1 - end])

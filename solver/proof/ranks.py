@@ -73,8 +73,8 @@ class KnownRanks:
 
     def ready(self) -> bool:
         """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
-        device = self._devices[0].within(self.incumbent.bound.value)
-        self._loops_ready = self._loops_ready or device.ready()
+        length = self.incumbent.bound.value
+        self._loops_ready = self._loops_ready or self._devices[0].within(length).ready()
         return self._loops_ready
 
     def step(self, runner: Runner) -> None:
@@ -151,8 +151,9 @@ class KnownRanks:
         model.cp.clear_objective()  # type: ignore[no-untyped-call]
         stairs = all(staircase_applies(self.problem, device) for device in self.problem.busy)
         limit = max(self.limit, self.effort.elapsed)
-        cp, seed = model.cp, self.seed
-        solver, status = runner.solve(cp, limit=limit, seed=seed, strong=stairs, linear=False)
+        solver, status = runner.solve(
+            model.cp, limit=limit, seed=self.seed, strong=stairs, linear=False
+        )
         if status == cp_model.INFEASIBLE:
             self.incumbent.raise_bound(Bound(model.beyond, MODEL), PROOFS)
             self.share.refuted()
