@@ -112,9 +112,12 @@ class Mode:
     ) -> tuple[Parts, Runnable, Limits, Pool, Ints]:
         """Return what is followed from one end, the first state, and no end by row and rank."""
         parts, items, fixed = self.known.get(end) or self.known.setdefault(end, self._arrays(end))
-        cells, until = self.until[end]
         fixed = fixed._replace(
-            earliest=limits[0], latest=limits[1], cells=cells, until=until, end=length
+            earliest=limits[0],
+            latest=limits[1],
+            cells=self.until[end][0],
+            until=self.until[end][1],
+            end=length,
         )
         columns = int(fixed.column[0]) + sum(self.places)
         kind = np.int32 if length < _SMALL else np.int64
