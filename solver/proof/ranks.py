@@ -197,7 +197,7 @@ class KnownRanks:
                     found = devices[place].follow(end, width, self.effort, runner)
                     if found is None:  # too many in all, or at once
                         self.cut = self.cut or self.effort.over
-                        self.first = (place - (not self.effort.over)) % len(places)
+                        self.first = self.first if self.effort.over else (place - 1) % len(places)
                         return None
                     if not devices[place].modes:
                         self.first = place if followed == {place} else self.first
