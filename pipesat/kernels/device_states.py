@@ -134,7 +134,7 @@ class Pool(NamedTuple):
     Attributes
     ----------
     states, key
-        A row for each, with room for more, and a number of its counts.
+        Rows for them, of which some may be free, and a number of the counts of each.
     next
         By row, and beyond these by the last bits of a key: the next state of such a key; -1 for
         none.

@@ -21,7 +21,7 @@ from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model.left_out import lags_before, tail_after
 from pipesat.solver.model.variables import Variables
 from pipesat.solver.proof.device_runs import B, F, all_legs, pairs_of, rows_of
-from pipesat.solver.proof.following import Mode, RankWait
+from pipesat.solver.proof.following import MixedRows, RankWait
 
 _MOST, _MOST_MODES = 64, 32  # microbatches of a route; ways to choose modes that are told apart
 _WIDEST = 6  # windows that are halved, in ops
@@ -80,7 +80,9 @@ class DeviceStates:
             choices = [[own] for own in rows]
         known = problem.devices[device].slack
         slack = UNLIMITED if known is None else known
-        self.modes = [Mode(own, pairs, self.counts, slack, queues) for own in product(*choices)]
+        self.modes = [
+            MixedRows(own, pairs, self.counts, slack, queues) for own in product(*choices)
+        ]
 
     def follow(
         self, end: int, width: int, effort: Clock, runner: Runner

@@ -45,7 +45,7 @@ class RankWait(NamedTuple):
     variant: int | None = None
 
 
-class Mode:
+class MixedRows:
     """Rows of a device's stages that may be mixed.
 
     By direction, 0 from the beginning and 1 from the end: ``until``, a table of cells and of when
