@@ -14,16 +14,12 @@ from pipesat.schedule.schedule import Schedule
 GIVEN: Final = "given"
 
 
-def _both_ends(descending: Sequence[int]) -> list[int]:
-    """Small ones first and last, as verl sorts them: every other one back, the others on."""
-    return [*descending[::2][::-1], *descending[1::2]]
-
-
 RULES: Final[dict[str, Callable[[Sequence[int]], Sequence[int]]]] = {
     GIVEN: sorted,
     "descending": lambda descending: descending,
     "ascending": lambda descending: descending[::-1],
-    "both-ends": _both_ends,
+    # small ones first and last, as verl sorts them: every other one back, the others on
+    "both-ends": lambda descending: [*descending[::2][::-1], *descending[1::2]],
 }
 """From a route's sequences, the longest first, to the order of each rule."""
 
@@ -72,11 +68,10 @@ def _longest_first(problem: Problem, route: Route) -> list[int]:
         amounts = [problem.resulting(stage, 0, kind) for stage in route.stages]
         work.append(sum(stage.F + stage.least_backward_work for stage in amounts))
     classes, slices = route.classes or (), route.slices
-
-    def of_sequence(first: int) -> int:
-        return sum(work[kind] for kind in classes[first : first + slices])
-
-    return sorted(range(0, route.microbatches, slices), key=lambda first: -of_sequence(first))
+    return sorted(
+        range(0, route.microbatches, slices),
+        key=lambda first: -sum(work[kind] for kind in classes[first : first + slices]),
+    )
 
 
 def entered_by(

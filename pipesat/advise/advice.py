@@ -140,8 +140,10 @@ class Advised(Displayed):
         if row is None:
             found = sorted(self.rows, key=lambda row: row.makespan)
             why = found[0].why_not if found else "none was built in time"
-            none = f"nothing: {question.record.title} can run none of these: {why}"
-            return [("Take", none), doubt]
+            return [
+                ("Take", f"nothing: {question.record.title} can run none of these: {why}"),
+                doubt,
+            ]
         must = row.by_hand or "nothing by hand"
         if easy is not None:
             must += f": it is {against(row.makespan, easy.makespan, 'without', 1)}"
@@ -189,8 +191,10 @@ class Advised(Displayed):
         """Yield what each setting takes that needs nothing but its number of stages."""
         for row in (row for row in self.rows if row.shipped and row.runs):
             most, taken = self.question.amount(max(row.peaks)), self.chosen or row
-            text = f"{row.name}, {row.placement}: {self.question.time(row.makespan)}, {most}"
-            yield f"{text}. The advice is {against(taken.makespan, row.makespan, 'it', 1)}"
+            yield (
+                f"{row.name}, {row.placement}: {self.question.time(row.makespan)}, {most}. The "
+                f"advice is {against(taken.makespan, row.makespan, 'it', 1)}"
+            )
 
     def tables(self) -> Iterator[Table]:
         """Yield the table of schedules, what Megatron-LM is started with, and the knobs."""
@@ -262,8 +266,11 @@ def name_of(row: Row) -> str:
         order += f" in groups of {row.group}"
     if published:
         order += f" ({published})"
-    text = f"{order}, {row.placement.replace('vee', 'V')}, {row.split} split"
-    return re.sub(r"^ours\b", "pipesat's order", text)
+    return re.sub(
+        r"^ours\b",
+        "pipesat's order",
+        f"{order}, {row.placement.replace('vee', 'V')}, {row.split} split",
+    )
 
 
 def _taken(advice: Advised, row: Row) -> Iterator[str]:
@@ -272,8 +279,10 @@ def _taken(advice: Advised, row: Row) -> Iterator[str]:
     estimate = " (estimate)" if question.layers.estimate else ""
     yield f"{name_of(row)}: {question.time(row.makespan)} a step{estimate}"
     if leaner is not None:
-        needs = f"{question.amount(max(leaner.peaks))}, not {question.amount(max(row.peaks))}"
-        yield f"{name_of(leaner)} is {change(leaner.makespan, row.makespan)} and takes {needs}"
+        yield (
+            f"{name_of(leaner)} is {change(leaner.makespan, row.makespan)} and takes "
+            f"{question.amount(max(leaner.peaks))}, not {question.amount(max(row.peaks))}"
+        )
 
 
 def _gains(advice: Advised, row: Row) -> Iterator[str]:
@@ -386,8 +395,10 @@ def _proof(advice: Advised, row: Row) -> Iterator[str]:
         yield f"proven optimal of all: no {_searched(advice, row)} is shorter"
     else:
         least = advice.question.time(standing.bound, rounded_down)
-        gap = f"at most {standing.gap_text()} less is possible"
-        yield f"{gap}: no {_searched(advice, row)} takes less than {least}"
+        yield (
+            f"at most {standing.gap_text()} less is possible: no {_searched(advice, row)} takes "
+            f"less than {least}"
+        )
         if standing.gap is not None and standing.gap > _COARSE:
             yield "this bound does not count how devices wait for each other"
             if advice.question.may_recompute:

@@ -178,5 +178,7 @@ def needed_without(question: Question, row: Row) -> str:
         return ""
     needed = question.amount(max(peaks))
     there = question.amount(question.memory, rounded_down)
-    where = f"on rank {peaks.index(max(peaks))}"
-    return f"without, {name} would need {needed} {where}, and there are {there}"
+    return (
+        f"without, {name} would need {needed} on rank {peaks.index(max(peaks))}, and there are "
+        f"{there}"
+    )

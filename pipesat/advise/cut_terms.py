@@ -53,11 +53,11 @@ def unpaired(layers: Layers, shape: Pipeline) -> Layers:
     if shape.overlap is None:
         return layers
     taken = min(Fraction(1), Fraction(*shape.overlap))
-
-    def paired(costs: Costs) -> Costs:
-        return replace(costs, F=int(costs.F * taken), BW=int((costs.whole - costs.F) * taken))
-
-    return layers.with_costs(paired)
+    return layers.with_costs(
+        lambda costs: replace(
+            costs, F=int(costs.F * taken), BW=int((costs.whole - costs.F) * taken)
+        )
+    )
 
 
 def certain(layers: Layers, shape: Pipeline) -> Layers:

@@ -65,9 +65,6 @@ class Advice(Advised):
             }
             files |= {f"{PLAIN}/{name}": data for name, data in plain.items()}
 
-        def claims() -> dict[str, bytes]:
-            return {"advice.json": json_file(self.document())}
-
         def pictures() -> dict[str, bytes]:
             if made is None or row is None:
                 return {}
@@ -76,7 +73,12 @@ class Advice(Advised):
             advised = replace(row.candidate, schedules=[row.schedule])
             return plan_pictures(question.layers, advised, self.standing) | drawn
 
-        write_folder(folder, files, claims=claims, pictures=pictures)
+        write_folder(
+            folder,
+            files,
+            claims=lambda: {"advice.json": json_file(self.document())},
+            pictures=pictures,
+        )
 
 
 def with_knobs(advice: Advice) -> Advice:

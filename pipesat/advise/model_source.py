@@ -43,8 +43,12 @@ def with_reserve(layers: Layers, reserve: int | None, memory: int | None = None)
     """Return layers with a reserve on top of their own; ``None``: 5 % of the memory."""
     if reserve is None:
         reserve = 0 if memory is None else ceil(RESERVED * memory)
-    if memory is not None and reserve > memory:
-        raise BadInput(f"expected 0 to {memory}, the memory", where="reserve", value=reserve)
+    require(
+        memory is None or reserve <= memory,
+        f"expected 0 to {memory}, the memory",
+        where="reserve",
+        value=reserve,
+    )
     require(
         0 <= reserve <= _MOST_AMOUNT - layers.reserve,
         f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
@@ -70,9 +74,9 @@ def copy_rate(given: float | Fraction | str, layers: Layers) -> Fraction:
         return rate(where, given)
     each = bytes_of(layers.memory_unit)
     if second is None or each is None:
-        units = f"{layers.time_unit!r} and {layers.memory_unit!r}"
         raise BadInput(
-            f"units of seconds and bytes are needed, the layers have {units}",
+            f"units of seconds and bytes are needed, the layers have {layers.time_unit!r} "
+            f"and {layers.memory_unit!r}",
             where=where,
             value=given,
         )
@@ -141,27 +145,16 @@ def require_fit(question: Question) -> None:
     require_possible(asked, {shape: why for shape, why in why_not.items() if why})
 
 
-def require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
-    """Pass if layers have the costs that a choice of recomputation needs."""
-    if recompute != "never" and not layers.recomputable:
-        raise BadInput(
-            f"no layer has costs with recomputation, which recompute={recompute} needs: "
-            'give some layers the key "recompute"',
-            source=source,
-            where="layers",
-        )
-
-
 def delay_of(latency: int, bandwidth: float | Fraction | str | None, layers: Layers) -> Delay:
     """Return the delay of links; what no problem can state is refused."""
     delay = link_delay(latency, None if bandwidth is None else rate("bandwidth", bandwidth))
     longest = max(delay(layer.output) for layer in layers.layers)
-    if longest > _MOST_AMOUNT:
-        raise BadInput(
-            f"a transfer would take {longest} time units, expected at most 10^12",
-            where="latency" if bandwidth is None else "bandwidth",
-            value=latency if bandwidth is None else str(bandwidth),
-        )
+    require(
+        longest <= _MOST_AMOUNT,
+        f"a transfer would take {longest} time units, expected at most 10^12",
+        where="latency" if bandwidth is None else "bandwidth",
+        value=latency if bandwidth is None else str(bandwidth),
+    )
     return delay
 
 
@@ -179,9 +172,11 @@ def hand_of(text: str, layers: Layers, some: Pipeline) -> Hand:
             found = parse_layout(text, devices=some.devices)
             partition, name = partition_of_layout(found, layers), found.text
         chunks, rest = divmod(len(partition), some.devices)
-        if rest:
-            expected = f"expected a multiple of {some.devices}, the devices"
-            raise BadInput(f"{len(partition)} stages, {expected}", value=text)
+        require(
+            rest == 0,
+            f"{len(partition)} stages, expected a multiple of {some.devices}, the devices",
+            value=text,
+        )
         shape = replace(some, placement="loop", chunks=chunks)
         shape = replace(some, placement="chain") if chunks == 1 else shape
         check_partition(layers, partition, shape.homes)

@@ -211,9 +211,6 @@ class Plan(Displayed):
         if (names := module_names(chosen, layers)) is not None:
             files["module_fqns.json"] = json_file(names)
 
-        def claims() -> dict[str, bytes]:
-            return {"plan.json": json_file(self.document(path))}
-
         def pictures() -> dict[str, bytes]:
             from pipesat.advise.picture import plan_pictures  # matplotlib is slow to import
 
@@ -221,7 +218,12 @@ class Plan(Displayed):
                 return {}
             return plan_pictures(layers, chosen, self.standing) | made.pictures()
 
-        write_folder(folder, files, claims=claims, pictures=pictures)
+        write_folder(
+            folder,
+            files,
+            claims=lambda: {"plan.json": json_file(self.document(path))},
+            pictures=pictures,
+        )
         return path
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.amounts import factor, in_unit, one_in_unit, rate
 from pipesat.core.arguments import public, require_once
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import require, said_of
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -120,7 +120,7 @@ def plan(
         If a value is wrong, or the layers cannot be cut so.
     """
     from pipesat.advise.comparison import compared
-    from pipesat.advise.model_source import delay_of, hand_of, require_choice, with_reserve
+    from pipesat.advise.model_source import delay_of, hand_of, with_reserve
     from pipesat.advise.plan import concluded
     from pipesat.advise.plan_search import Search
     from pipesat.advise.question import Question
@@ -140,7 +140,13 @@ def plan(
     require_once("layouts", layouts)
     unit = layers.memory_unit
     layers = with_reserve(layers, one_in_unit("reserve", reserve, unit, free=True))
-    require_choice(layers, recompute, source)
+    require(
+        recompute == "never" or layers.recomputable,
+        f"no layer has costs with recomputation, which recompute={recompute} needs: "
+        'give some layers the key "recompute"',
+        source=source,
+        where="layers",
+    )
     capacity = None if memory is None else in_unit("memory", memory, unit, limit=True)
     delay = delay_of(latency, bandwidth, layers)
     some = Pipeline(
@@ -278,12 +284,12 @@ def advise(
     from pipesat.runtimes import released
     from pipesat.solver.options import SolveOptions
 
-    if gpu is not None and tokens is not None:
-        raise BadInput(
-            "a published model has them: expected `length` and `batch`",
-            where="tokens",
-            value=tokens,
-        )
+    require(
+        gpu is None or tokens is None,
+        "a published model has them: expected `length` and `batch`",
+        where="tokens",
+        value=tokens,
+    )
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, EitherStop(stop))
     sizes = {"shape": shape, "length": length, "batch": batch, "tensor_parallel": tensor_parallel}
     known = given(model, gpu, sizes)

@@ -36,10 +36,12 @@ def shapes_to_try(
 
     ``chunks`` are stages per device of a loop, as many shapes as values; 2 unless given.
     """
-    if chunks and placement not in ("loop", "any"):
-        raise BadInput(
-            "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
-        )
+    require(
+        not chunks or placement in ("loop", "any"),
+        "only a loop has a choice: placement loop or any",
+        where="chunks",
+        value=[*chunks],
+    )
     names: tuple[OneRoutePlacement, ...] = (
         ("chain", "vee", "loop") if placement == "any" else (placement,)
     )
@@ -49,10 +51,12 @@ def shapes_to_try(
     for name in names:
         for shape in loops if name == "loop" else [replace(some, placement=name)]:
             try:
-                if shape.stages > MOST_STAGES:
-                    raise BadInput(
-                        f"expected at most {MOST_STAGES}", where="stages", value=shape.stages
-                    )
+                require(
+                    shape.stages <= MOST_STAGES,
+                    f"expected at most {MOST_STAGES}",
+                    where="stages",
+                    value=shape.stages,
+                )
                 check_cuttable(layers, shape)
             except BadInput as error:
                 if placement != "any":
@@ -61,8 +65,7 @@ def shapes_to_try(
                 continue
             if not (placement == "any" and shape.devices == 1 and name == "vee"):
                 found.append(shape)  # on one device, a loop of two is the same as a V
-    if not found:
-        raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    require(found, "; ".join(f"{name}: {why}" for name, why in left_out.items()))
     return found, left_out
 
 

@@ -119,14 +119,14 @@ def pass_alone(
 def need_alone(problem: Problem, steps: Sequence[CourseStep]) -> int:
     """Least slack of a device, whose steps these are, if all others have enough."""
     (device,) = {problem.stages[step.stage].device for step in steps}
-
-    def passes(slack: int) -> bool:
-        return pass_alone(problem, steps, {device: slack}).complete
-
     # with memory for everything at once, a microbatch passes; binary search
     stages = {step.stage: problem.stages[step.stage] for step in steps}.values()
     everything = sum(max(s.held_after_F, s.held_after_B, s.held_in_backward) for s in stages)
-    return bisect_left(range(everything), True, key=passes)
+    return bisect_left(
+        range(everything),
+        True,
+        key=lambda slack: pass_alone(problem, steps, {device: slack}).complete,
+    )
 
 
 class _Course:

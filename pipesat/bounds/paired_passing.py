@@ -256,17 +256,19 @@ class _PairedPassing:
         item: Mapping[Item, int],
         others: Iterable[Mapping[Item, int]],
     ) -> None:
-        """Count the ways, there and home, of whom an op meets, and of a class beyond its item.
+        """Count the ways, there and home, of whom an op meets, and of others beyond its item.
 
-        Of who comes before a forward of the one that passes, and of who comes after its backward.
+        Of who comes before a forward of the one that passes, and of who comes after its backward:
+        those with a way at least as long as some op's run one after the other, the first of them
+        not before that way.
         """
-        late = WeightedSum({self.end: 1, self.start[op]: -1}) - self.length[op]
-        rows = WeightedSum({self.start[op]: 1}), late
+        start, at_least = WeightedSum({self.start[op]: 1}), self.programme.at_least
+        rows = start, WeightedSum({self.end: 1}) - start - self.length[op]
         for home, row in enumerate(rows):
             met = {
                 x: max(self._way(*one)[home] for one in self._ops(own)) for own, x in item.items()
             }
-            self.programme.at_least(row - met, 0)
+            at_least(row - met, 0)
         beyond = (
             (one, (x, times[other]))
             for phase in others
@@ -274,13 +276,16 @@ class _PairedPassing:
             for one in self._ops(other)
             if one[0] != _OWN
         )
-        for one, found in grouped(beyond).items():
-            some, home = self.programme.variable(0, 1), op >= self.turn
+        home, longer, met = op >= self.turn, self.programme.variable(0, 0), {}
+        for one, run in sorted(grouped(beyond).items(), key=lambda x: -self._way(*x[0])[home]):
+            met |= dict(run)
+            some = self.programme.variable(0, 1)
             self.splits.append(some)
             most = self.counts[one[0]] - (one[0] == self.own)
-            self.programme.at_least(WeightedSum({some: most}) - dict.fromkeys(dict(found), 1), 0)
-            row = rows[home] - dict(found) - {some: self._way(*one)[home]}
-            self.programme.at_least(row, 0)
+            at_least({some: most} | dict.fromkeys(dict(run), -1), 0)
+            at_least({some: 1, longer: -1}, 0)
+            at_least(rows[home] - met - {some: self._way(*one)[home]}, 0)
+            longer = some
 
     def _ops(self, item: Item) -> list[tuple[int, int]]:
         """Members of an item but W's: class, and op on its way."""

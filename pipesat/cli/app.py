@@ -6,14 +6,16 @@ import click
 
 from pipesat.cli.commands import Group
 from pipesat.cli.exits import CHECK_FAILED
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 
 
 def _root(*, doctor: bool, as_json: bool) -> int | None:
     if not (doctor or as_json):
         return None
-    if not doctor or click.get_current_context().invoked_subcommand is not None:
-        raise BadInput("expected --doctor, with --json if you like, and no command")
+    require(
+        doctor and click.get_current_context().invoked_subcommand is None,
+        "expected --doctor, with --json if you like, and no command",
+    )
     from pipesat.cli.terminal import print_answer, print_json
     from pipesat.doctor import doctor as examine
 

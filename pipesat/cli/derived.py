@@ -30,7 +30,7 @@ from typing import Any, Final
 import click
 
 from pipesat.core.arguments import Wanted, entries_of, wanted_of
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.names import hint, named, spelled
 from pipesat.core.settings import PICTURES
 
@@ -107,8 +107,11 @@ class Option(click.Option):
                 key = spelled(word.strip(), self.members)
                 if key is not None:
                     if key in seen and not self.members[key].multiple:
-                        where = f"{max(self.opts, key=len)} {key}"
-                        raise BadInput("expected it once", where=where, value=text)
+                        raise BadInput(
+                            "expected it once",
+                            where=f"{max(self.opts, key=len)} {key}",
+                            value=text,
+                        )
                     seen.add(key)
                     into = told.setdefault(key, [])
                     into.append(value or "yes" * self.members[key].is_flag)
@@ -146,8 +149,11 @@ class Option(click.Option):
             if not (self.members and keys) or "=" in (self.help or ""):
                 return error
             key = keys[0]
-        text = f"expected one of {', '.join(self.members)}{hint(key, self.members)}"
-        return BadInput(text, where=f"{max(self.opts, key=len)}: unknown key", value=key)
+        return BadInput(
+            f"expected one of {', '.join(self.members)}{hint(key, self.members)}",
+            where=f"{max(self.opts, key=len)}: unknown key",
+            value=key,
+        )
 
 
 def settings(name: str, text: str) -> Option:
@@ -155,8 +161,9 @@ def settings(name: str, text: str) -> Option:
 
     def nothing_else(_: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None and isinstance(param, Option):
-            keys = ", ".join(param.members)
-            raise BadInput(f"expected values of {keys}", where=f"--{name}", value=value)
+            raise BadInput(
+                f"expected values of {', '.join(param.members)}", where=f"--{name}", value=value
+            )
 
     return Option(
         [f"--{name}"], metavar="KEY=VALUE", help=text, expose_value=False, callback=nothing_else
@@ -397,7 +404,11 @@ def writable(_: click.Context, param: click.Parameter, path: Path | None) -> Pat
 
     if path is not None:
         endings = {f".{kind}" for kind in (*PICTURES, "html")}
-        if f".{param.name}" in endings and path.suffix in endings - {f".{param.name}"}:
-            raise BadInput(f"expected a .{param.name}", where=f"--{param.name}", value=str(path))
+        require(
+            f".{param.name}" not in endings or path.suffix not in endings - {f".{param.name}"},
+            f"expected a .{param.name}",
+            where=f"--{param.name}",
+            value=str(path),
+        )
         require_writable(path)
     return path

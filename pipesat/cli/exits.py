@@ -27,6 +27,7 @@ from pipesat.core.errors import (
     PipesatError,
     RunFailed,
     first_of,
+    require,
 )
 from pipesat.core.settings import PICTURES
 from pipesat.core.text_tables import one_line
@@ -247,8 +248,11 @@ def require_kept(context: click.Context) -> None:
         if isinstance(path, Path) and path.is_file()
     }
     for path in filter(None, map(context.params.get, _WRITTEN)):
-        if os.path.realpath(path) in read:
-            raise BadInput("expected another file: this one is read", source=str(path))
+        require(
+            os.path.realpath(path) not in read,
+            "expected another file: this one is read",
+            source=str(path),
+        )
 
 
 def require_files(context: click.Context) -> None:

@@ -14,7 +14,7 @@ from pipesat.cli.derived import settings
 from pipesat.cli.exits import note
 from pipesat.cli.terminal import print_answer
 from pipesat.core.amounts import readable, rounded_down, rounded_up
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.showing import Said, table_of
 from pipesat.problem.ops import KINDS
 
@@ -163,8 +163,7 @@ def from_profile(asked: Asked) -> None:
         _write(asked, layers.file().decode(), ("Layers", str(len(layers))))
         return
     for name in ("devices", "microbatches"):
-        if asked[name] is None:
-            raise BadInput("expected it, or --layers", where=f"--{name}")
+        require(asked[name] is not None, "expected it, or --layers", where=f"--{name}")
     derived: list[Derived] = []
     write_problem(asked, asked.answer(details=derived.append))
     print_answer(_made_of(derived[0]), err=True)  # the problem itself may be on stdout

@@ -19,7 +19,7 @@ from pipesat.cli.exits import note, refuse_contradictions
 from pipesat.cli.terminal import console, print_json
 from pipesat.core.amounts import memory_text, rounded, rounded_down, time_text
 from pipesat.core.arguments import require_once
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import PICTURES
 from pipesat.core.showing import Displayed, Said, table_of
 from pipesat.core.text_tables import one_line
@@ -111,14 +111,18 @@ def show(asked: Asked) -> None:
         asked.refuse([] if asked["html"] else ["baselines"], "expected --html FILE with it")
         made = _show_folder(asked, given, files)
     else:
-        if asked.given.keys() & {"html", "baselines"}:
-            text = "--html: expected a folder that solve or compare wrote"
-            raise BadInput(text, source=str(given))
+        require(
+            not asked.given.keys() & {"html", "baselines"},
+            "--html: expected a folder that solve or compare wrote",
+            source=str(given),
+        )
         if asked["schedule"] is not None:
             made = _show_schedule(asked, given, files)
         else:
-            text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-            asked.refuse(["steps", *PICTURES], text)
+            asked.refuse(
+                ["steps", *PICTURES],
+                "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b",
+            )
             made = _show_file(asked, given)
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
@@ -189,8 +193,11 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     order = path.suffix in {".csv", ".py"}
     document = {} if order else read_json(path, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None
-    if order or str(stated).startswith("pipesat.schedule/"):
-        raise BadInput("expected its problem first: pipesat show PROBLEM FILE", source=str(path))
+    require(
+        not (order or str(stated).startswith("pipesat.schedule/")),
+        "expected its problem first: pipesat show PROBLEM FILE",
+        source=str(path),
+    )
     answer = view_of(path, document)
     if asked["as_json"] and (remark := dict(answer.facts()).get("Remark")):
         note(f"pipesat: remark: {remark}")
@@ -213,8 +220,11 @@ def _show_folder(asked: Asked, folder: Path, files: Mapping[Path, str]) -> dict[
         _ = list(result_folders(folder))  # refuses a folder without results
         require_once("outputs", [os.path.realpath(path) for path in files])
         for path in files:
-            if path.name in _READ and os.path.realpath(path.parent) == os.path.realpath(folder):
-                raise BadInput("expected another file: this one is read", source=str(path))
+            require(
+                path.name not in _READ or os.path.realpath(path.parent) != os.path.realpath(folder),
+                "expected another file: this one is read",
+                source=str(path),
+            )
         html = "html" in files.values()
         with asked.progress() as told, doing("making the page" if html else "drawing"):
             made = report(folder, baselines=asked["baselines"] and html, note=told.note)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipesat.cli.commands import command
 from pipesat.cli.derived import file_option
 from pipesat.cli.exits import note
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.showing import Said, csv_of, table_of
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ def sweep(asked: Asked) -> int:
     """
     from pipesat.core.atomic import write_file
 
-    if asked["dry_run"] and asked["csv"] is not None:
-        raise BadInput(
-            "--dry-run runs no case and writes nothing", where="--csv", value=str(asked["csv"])
-        )
+    require(
+        not asked["dry_run"] or asked["csv"] is None,
+        "--dry-run runs no case and writes nothing",
+        where="--csv",
+        value=str(asked["csv"]),
+    )
     asked.interrupts.promise = "what has a row is not run again"
     found: Sweep = asked.answer(listener=(lambda _: None) if asked["quiet"] else note)
     if asked["dry_run"]:

@@ -16,7 +16,7 @@ from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
 from pipesat.core.atomic import digest
-from pipesat.core.errors import BadInput, NotApplicable, require
+from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.names import named
 from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Reference, Seconds, Seed, Tokens
@@ -132,8 +132,10 @@ def balance(
     preflight(free)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
     made = list(_under_rules(free, _named(schedules), objective, give_up))
-    if not any(under.made for under in made):
-        raise NotApplicable("; ".join(f"{under.name}: {under.why_not}" for under in made))
+    require_applicable(
+        any(under.made for under in made),
+        "; ".join(f"{under.name}: {under.why_not}" for under in made),
+    )
     made.sort(key=lambda under: under.least(objective))
     bound, rows = closed_form_bound(free, objective), []
     for number, under in enumerate(made):
@@ -177,8 +179,11 @@ def _with_lengths(
     source: str,
 ) -> Problem:
     if lengths is None:
-        if reference is not None or quadratic:
-            raise BadInput("reference and quadratic go with them", where="lengths")
+        require(
+            reference is None and not quadratic,
+            "reference and quadratic go with them",
+            where="lengths",
+        )
         return problem
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")

@@ -97,8 +97,10 @@ class Comparison:
         if longer <= 0:
             return ""
         time, share = time_text(longer, problem.time_unit), ratio(longer, metrics.makespan)
-        waits = f"{problem.device_name(number)} waits {time} longer {_CAUSES[cause]}"
-        return f". {waits} than in the best schedule, {percent(share, 0)} of the time"
+        return (
+            f". {problem.device_name(number)} waits {time} longer {_CAUSES[cause]} than in the "
+            f"best schedule, {percent(share, 0)} of the time"
+        )
 
 
 def comparison_of(

@@ -29,7 +29,7 @@ from pipesat.compare.schedules import name_of, schedule_of
 from pipesat.compare.solve import solve
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.torch_releases import release_for
@@ -284,8 +284,9 @@ def compare(
         devices, microbatches or units.
     """
     stated = stated_layers(layers_per_stage, placements, target)
-    if placements and beside:
-        raise BadInput("expected `beside` or `placements`, not both", where="beside")
+    require(
+        not placements or not beside, "expected `beside` or `placements`, not both", where="beside"
+    )
     release_for(target, version)  # before anything is searched
     given = _given(problem, schedules or {}, target if result is None else result.target)
 
@@ -376,12 +377,12 @@ def _given(
         if _wrong(problem, timed):
             require_valid(problem, timed, name_of(schedule))
         given[name] = replace(timed, source=name)
-        if all(_wrong(way, timed) for way in problems_for(problem, target)):
-            raise BadInput(
-                f"{target} does not run this order as it is: compare what `export` makes of it",
-                where="schedules",
-                value=name,
-            )
+        require(
+            not all(_wrong(way, timed) for way in problems_for(problem, target)),
+            f"{target} does not run this order as it is: compare what `export` makes of it",
+            where="schedules",
+            value=name,
+        )
     return given
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from pipesat.core.amounts import exactly, factor, share, whole_times
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -129,8 +129,11 @@ def problem_from_numbers(
     """
     given = dict(locals())
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches, slices, slicing)
-    if listed and placement == "bidirectional":
-        raise BadInput("not with a bidirectional `placement`", where="lengths")
+    require(
+        not listed or placement != "bidirectional",
+        "not with a bidirectional `placement`",
+        where="lengths",
+    )
     laps = chunks_of(placement, chunks)
     pairs = _pairs(pair_time, Geometry(placement, devices, laps).homes)
     several = {key: given[key] for key in _TIMES if given[key] is not None}
@@ -166,12 +169,17 @@ def _listed(
         both = "" if lengths is None else ", not both"
         raise BadInput(f"expected it, or `lengths`{both}", where="microbatches")
     q, slack = share("quadratic", quadratic), share("tolerance", tolerance, 1000)
-    if lengths is None and (reference is not None or order is not None or q or slack):
-        raise BadInput(
-            "`reference`, `quadratic`, `tolerance` and `order` go with it", where="lengths"
-        )
-    if slicing != "tokens" and (lengths is None or slices is None):
-        raise BadInput("only with `slices` of `lengths`", where="slicing", value=slicing)
+    require(
+        lengths is not None or (reference is None and order is None and not q and not slack),
+        "`reference`, `quadratic`, `tolerance` and `order` go with it",
+        where="lengths",
+    )
+    require(
+        slicing == "tokens" or (lengths is not None and slices is not None),
+        "only with `slices` of `lengths`",
+        where="slicing",
+        value=slicing,
+    )
     if lengths is None:
         return []
     if reference is None:
@@ -179,8 +187,7 @@ def _listed(
     source = str(lengths) if isinstance(lengths, Path) else "lengths"
     values = read_lengths(lengths) if isinstance(lengths, Path) else lengths
     if slices is not None:
-        if slack:
-            raise BadInput("slices are classes of their own", where="tolerance", value=tolerance)
+        require(not slack, "slices are classes of their own", where="tolerance", value=tolerance)
         return slices_from_lengths(values, reference, q, slices, slicing, source)
     return microbatches_from_lengths(values, reference, q, slack, source)
 
@@ -201,12 +208,12 @@ def _pairs(texts: Sequence[str], homes: Sequence[int]) -> list[dict[str, Any]]:
             )
         named = [kind for kind in KINDS if kind in (match[1] or "F", match[2] or "BW")]
         kinds = named[0], named[-1]
-        if kinds in found:
-            raise BadInput(
-                f"expected each combination once, but {kinds[0]}+{kinds[1]} is there already",
-                where="pair_time",
-                value=text,
-            )
+        require(
+            kinds not in found,
+            f"expected each combination once, but {kinds[0]}+{kinds[1]} is there already",
+            where="pair_time",
+            value=text,
+        )
         num, slash, den = match[3].partition("/")
         found[kinds] = {"factor": [int(num), int(den)]} if slash else {"time": Fraction(num)}
     return [

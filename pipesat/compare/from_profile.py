@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.amounts import amount, in_bytes
 from pipesat.core.arguments import public, require_once
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import require, said_of
 from pipesat.core.settings import (
     Amount,
     Chunks,
@@ -106,14 +106,18 @@ def problem_from_profile(
     from pipesat.layers.profile.profile_file import read_links, read_profile
     from pipesat.layers.profile.stages_of import SPLIT_LIMIT, problem_of_profile
 
-    if link_delay is not None and links is not None:
-        raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
-    if split_limit is not None and backward != "auto":
-        raise BadInput(
-            "it decides between backwards only where `backward` is auto",
-            where="split_limit",
-            value=split_limit,
-        )
+    require(
+        link_delay is None or links is None,
+        "expected it or `links`, not both",
+        where="link_delay",
+        value=link_delay,
+    )
+    require(
+        split_limit is None or backward == "auto",
+        "it decides between backwards only where `backward` is auto",
+        where="split_limit",
+        value=split_limit,
+    )
     measured = read_profile(profile) if isinstance(profile, str | Path) else profile
     if link_delay is None and links is None:
         links = measured.links
@@ -149,12 +153,12 @@ def _modes(given: Sequence[str] | None) -> tuple[ModeName, ...] | None:
     if given is None:
         return None
     require_once("modes", given)
-    if "none" in given and len(given) > 1:
-        raise BadInput(
-            f"expected none alone, or some of {', '.join(MODES)}",
-            where="modes",
-            value=",".join(given),
-        )
+    require(
+        "none" not in given or len(given) <= 1,
+        f"expected none alone, or some of {', '.join(MODES)}",
+        where="modes",
+        value=",".join(given),
+    )
     return tuple(name for name in MODES if name in given)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipesat.compare.from_profile import estimate_layers
-from pipesat.core.errors import BadInput, require
+from pipesat.core.errors import require
 from pipesat.core.progress import doing
 from pipesat.core.strict_json import read_json
 from pipesat.layers.from_profile import layers_of_document, layers_of_profile
@@ -50,18 +50,20 @@ def given(model: Layers | Profile | str | Path, gpu: str | None, sizes: Mapping[
     if isinstance(model, Profile):
         return Given(layers_of_profile(model))
     if gpu is not None:
-        if os.path.exists(model):
-            raise BadInput(
-                "a file has its costs: expected the name of a published model",
-                where="gpu",
-                value=gpu,
-            )
+        require(
+            not os.path.exists(model),
+            "a file has its costs: expected the name of a published model",
+            where="gpu",
+            value=gpu,
+        )
         return _estimated(str(model), gpu, sizes)
     for name, unset in SIZES.items():
-        if sizes[name] != unset:
-            raise BadInput(
-                "only a published model with its GPU is estimated", where=name, value=sizes[name]
-            )
+        require(
+            sizes[name] == unset,
+            "only a published model with its GPU is estimated",
+            where=name,
+            value=sizes[name],
+        )
     return _of_file(model)
 
 
@@ -72,13 +74,13 @@ def _of_file(path: str | Path) -> Given:
             f"a published model needs a GPU to estimate its costs for: one of {', '.join(GPUS)}",
             where="gpu",
         )
-        if _MODULE.fullmatch(str(path)):
-            raise BadInput(
-                f"a model is measured first: pipesat profile --model {path} -o profile.json, then "
-                "pipesat advise profile.json",
-                where="model",
-                value=str(path),
-            )
+        require(
+            not _MODULE.fullmatch(str(path)),
+            f"a model is measured first: pipesat profile --model {path} -o profile.json, then "
+            "pipesat advise profile.json",
+            where="model",
+            value=str(path),
+        )
     document = read_json(Path(path))
     kind = document.get("format") if isinstance(document, dict) else None
     require(

@@ -153,8 +153,10 @@ class Result(Displayed, Solution):
         if self.workers == 1 or not (self.lanes and self.wall_s):
             return text
         share = percent(min(1.0, self.cpu_s / (self.wall_s * self.workers)), 0)
-        lanes = f"{self.lanes} {plural(self.lanes, 'lane')}"
-        return f"{text}, {lanes}, {share} of {self.workers} cores used"
+        return (
+            f"{text}, {self.lanes} {plural(self.lanes, 'lane')}, {share} of {self.workers} cores "
+            "used"
+        )
 
     def answer(self) -> Facts:
         """Return the lines that every answer about this problem has."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.claims import Period, Standing
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.progress import doing
 from pipesat.core.settings import Seconds, Seed, Target, Workers
 from pipesat.schedule.schedule import Objective
@@ -71,8 +71,12 @@ def solve(
     BadInput
         If there is no such target.
     """
-    if deterministic and workers not in (None, 1):
-        raise BadInput("`deterministic` runs one lane", where="workers", value=workers)
+    require(
+        not deterministic or workers in (None, 1),
+        "`deterministic` runs one lane",
+        where="workers",
+        value=workers,
+    )
     from pipesat.compare.result import Result
     from pipesat.runtimes import problems_for, released
     from pipesat.solver import SolveOptions  # slow to import: before the clock starts

@@ -139,8 +139,7 @@ def require_once(where: str, given: Iterable[object]) -> None:
     several = [*given]
     for one in several:
         if several.count(one) > 1:
-            text = ",".join(map(str, several))
-            raise BadInput(f"{one} appears twice", where=where, value=text)
+            raise BadInput(f"{one} appears twice", where=where, value=",".join(map(str, several)))
 
 
 def _complaint(name: str, value: Any, wanted: Wanted) -> BadInput:

@@ -119,8 +119,10 @@ class Standing:
             return self.verdict
         if self.proven:
             return f"{self.verdict}{by}"
-        least = f"no schedule {of} takes less than {bound}"
-        return f"at most {self.gap_text()} less is possible: {least}{by}"
+        return (
+            f"at most {self.gap_text()} less is possible: no schedule {of} takes less than "
+            f"{bound}{by}"
+        )
 
     def require_status(self, status: Status) -> None:
         """Raise :class:`Contradiction` unless this is the status of value and bound."""

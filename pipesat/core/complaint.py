@@ -59,8 +59,11 @@ def unknown_format(document: object, kinds: Iterable[str], source: str) -> BadIn
     if isinstance(document, dict) and "format" in document:
         stated = InFile(document["format"])
         return BadInput(f"expected one of {names}", source=source, where="format", value=stated)
-    text = f"expected a JSON object with a format, one of {names}"
-    return BadInput(text, source=source, value=InFile(document))
+    return BadInput(
+        f"expected a JSON object with a format, one of {names}",
+        source=source,
+        value=InFile(document),
+    )
 
 
 def validated(document: object, model: type[ModelT], source: str) -> ModelT:

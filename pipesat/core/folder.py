@@ -105,8 +105,7 @@ def write_folder(
     try:
         drawn = pictures()
     except Exception as error:  # too few open files, a broken font: the result is there
-        told = f"{folder}: no pictures: {type(error).__name__}: {error}"
-        warnings.warn(told, stacklevel=2)
+        warnings.warn(f"{folder}: no pictures: {type(error).__name__}: {error}", stacklevel=2)
         return
     _write(folder, drawn, None)
 

@@ -14,6 +14,7 @@ from pipesat.kernels.permutations import drawn
 _ROUNDS: Final = 200  # of policy iteration: it takes a few
 _EXACT: Final = 1e-9  # times all work: less is the same time
 _FAR: Final = 6  # neighbours that an op passes at most at a step
+_OTHERS: Final = 10  # one in so many steps is of any op, not of one on the slowest circle
 _FINE: Final = 1 << 30
 
 
@@ -67,10 +68,13 @@ def fits(c: Cycle, row: Ints, turn: Ints, device: int) -> bool:
 
 
 @compiled
-def period_of(c: Cycle, row: Ints, turn: Ints, waits: Ints, value: Floats, most: float) -> float:
+def period_of(
+    c: Cycle, row: Ints, turn: Ints, waits: Ints, value: Floats, circle: Ints, most: float
+) -> float:
     """Return the least period of an order: the time over the turns of its slowest circle of ops.
 
-    Infinite if it is above ``most``, or if ops wait for each other. By policy iteration (Cochet-
+    Infinite if it is above ``most``, or if ops wait for each other. ``circle`` gets the number of
+    ops on that circle, then these. By policy iteration (Cochet-
     Terrasson et al. 1998): each op waits for one thing, for its source if ``waits`` is 1, else for
     what is before it on its device. That and the ops' times are where it begins and ends.
     """
@@ -108,7 +112,10 @@ def period_of(c: Cycle, row: Ints, turn: Ints, waits: Ints, value: Floats, most:
                 if turns <= 0 or time > most * turns:
                     return math.inf
                 rate[op] = time / turns
-                slowest, steps = max(slowest, rate[op]), end
+                if rate[op] > slowest:
+                    slowest, circle[0] = rate[op], end - steps
+                    circle[1 : 1 + end - steps] = path[steps:end]
+                steps = end
             for at in range(steps - 1, -1, -1):
                 other = path[at]
                 how = waits[other]
@@ -163,19 +170,23 @@ def anneal(
     """Take steps from one order to another, longer ones by chance; keep the best.
 
     ``known`` has the period here, and the best; ``best`` its row and turns. An op or two pass some
-    neighbours at a step. A period longer by a share of ``heat`` is taken with a chance of 1/e.
+    neighbours at a step, mostly ones on the slowest circle: no other makes the period shorter. A
+    period longer by a share of ``heat`` is taken with a chance of 1/e.
     """
     waits, value = np.zeros(len(row), np.int64), np.zeros(len(row))
-    known[0] = period_of(c, row, turn, waits, value, math.inf)
+    circle, place = np.zeros(len(row) + 1, np.int64), np.argsort(row)
+    known[0] = period_of(c, row, turn, waits, value, circle, math.inf)
     if known[0] < known[1]:
         known[1] = known[0]
         best[0][:] = row
         best[1][:] = turn
-    tried, turned, waited = row.copy(), turn.copy(), waits.copy()
+    tried, turned, waited, found = row.copy(), turn.copy(), waits.copy(), circle.copy()
     for _ in range(steps):
         passed, safe = 0, True
         for _ in range(1 + drawn(state, 2)):
             at, far = drawn(state, len(row)), 1
+            if drawn(state, _OTHERS):
+                at = place[circle[1 + drawn(state, circle[0])]]
             while far < _FAR and drawn(state, 2):
                 far += 1
             passed += moved(c, tried, turned, at, far if drawn(state, 2) else -far)
@@ -184,12 +195,14 @@ def anneal(
         if passed and safe:
             chance = (1 + drawn(state, _FINE)) / _FINE
             most = known[0] * (1 + _EXACT - heat * math.log(chance))
-            period = period_of(c, tried, turned, waited, value, most)
+            period = period_of(c, tried, turned, waited, value, found, most)
         if period < math.inf:
             known[0] = period
             row[:] = tried
             turn[:] = turned
             waits[:] = waited
+            circle[:] = found
+            place[row] = np.arange(len(row))
             if period < known[1]:
                 known[1] = period
                 best[0][:] = row

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipesat.core.arguments import public
 from pipesat.core.complaint import Says, validated
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import BadInput, require, said_of
 from pipesat.core.strict_json import Amount, Count, StrictModel, read_json
 from pipesat.layers.layer import KEPT, Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
@@ -98,8 +98,7 @@ def _layers(model: LayersModel) -> Layers:
     for number, entry in enumerate(model.layers):
         if len(found) + entry.repeat > MOST_LAYERS:
             expected = f"expected at most {MOST_LAYERS} layers in all"
-            where = f"layers[{number}].repeat"
-            raise BadInput(expected, where=where, value=entry.repeat)
+            raise BadInput(expected, where=f"layers[{number}].repeat", value=entry.repeat)
         for layer in _layers_of(entry, len(found), number):
             if layer.name in entry_of:
                 raise BadInput(
@@ -111,14 +110,13 @@ def _layers(model: LayersModel) -> Layers:
             found.append(layer)
     _check_ties(model, entry_of)
     between = model.estimate_range
-    if between and not model.estimate:
-        raise BadInput("needs estimate", where="estimate_range")
-    if between and not between[0] <= 1000 <= between[1]:
-        raise BadInput(
-            "expected the least, at most 1000, and the most, at least 1000",
-            where="estimate_range",
-            value=between,
-        )
+    require(not between or model.estimate, "needs estimate", where="estimate_range")
+    require(
+        not between or between[0] <= 1000 <= between[1],
+        "expected the least, at most 1000, and the most, at least 1000",
+        where="estimate_range",
+        value=between,
+    )
     layers = Layers(
         tuple(found),
         model.name,
@@ -161,19 +159,20 @@ def _check_ties(model: LayersModel, entry_of: dict[str, int]) -> None:
         given = entry.model_fields_set
         if entry.tied_to is None:
             for key in ("tie", "tied_weights"):
-                if key in given:
-                    raise BadInput("needs tied_to", where=f"{where}.{key}")
+                require(key not in given, "needs tied_to", where=f"{where}.{key}")
             continue
-        if entry_of.get(entry.tied_to) in (None, number):
-            raise BadInput(
-                "expected the name of another layer", where=f"{where}.tied_to", value=entry.tied_to
-            )
-        if entry.tied_weights is not None and entry.tied_weights > entry.weights:
-            raise BadInput(
-                f"expected at most the layer's weights, {entry.weights}",
-                where=f"{where}.tied_weights",
-                value=entry.tied_weights,
-            )
+        require(
+            entry_of.get(entry.tied_to) not in (None, number),
+            "expected the name of another layer",
+            where=f"{where}.tied_to",
+            value=entry.tied_to,
+        )
+        require(
+            entry.tied_weights is None or entry.tied_weights <= entry.weights,
+            f"expected at most the layer's weights, {entry.weights}",
+            where=f"{where}.tied_weights",
+            value=entry.tied_weights,
+        )
 
 
 def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
@@ -189,8 +188,11 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
         inner = layer.role in ("block", "mtp")
         if bool(layer.hybrid) != (inner and layers.hybrid):
             expected = "expected symbols of every block and mtp layer, and of no other one"
-            where = f"layers[{entry_of[layer.name]}].hybrid"
-            raise BadInput(expected, where=where, value=layer.hybrid)
-    if layers.layers[-1].with_next:
-        where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
-        raise BadInput("the last layer has no next one", where=where)
+            raise BadInput(
+                expected, where=f"layers[{entry_of[layer.name]}].hybrid", value=layer.hybrid
+            )
+    require(
+        not layers.layers[-1].with_next,
+        "the last layer has no next one",
+        where=f"layers[{entry_of[layers.layers[-1].name]}].with_next",
+    )

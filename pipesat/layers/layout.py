@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.layers.layer import Layers, Role
 from pipesat.problem.partition import partition_of
 
@@ -130,17 +130,22 @@ def parse_layout(text: str, *, devices: int | None = None) -> MegatronLayout:
     for symbol, end, where in (("E", 0, "first"), ("L", -1, "last")):
         if symbol not in stages[end]:
             expected = f"expected {symbol} ({WORDS[symbol]}) on the {where} stage"
-            text_of = "Megatron-LM builds it there whatever the layout says"
-            raise BadInput(f"{expected}: {text_of}", value=text)
-    if devices is not None and len(stages) % devices:
-        raise BadInput(
-            f"{len(stages)} stages, expected a multiple of {devices}, the ranks", value=text
-        )
+            raise BadInput(
+                f"{expected}: Megatron-LM builds it there whatever the layout says", value=text
+            )
+    require(
+        devices is None or len(stages) % devices == 0,
+        f"{len(stages)} stages, expected a multiple of {devices}, the ranks",
+        value=text,
+    )
     having = [number for number, stage in enumerate(stages) if "m" in stage]
     first = 0 if devices is None else len(stages) - devices
     if len(having) > 1 or (having and having[0] < first):
-        where = f"MTP layers on stages {', '.join(map(str, having))}"
-        raise BadInput(f"{where}, expected all on one, from stage {first} on", value=text)
+        raise BadInput(
+            f"MTP layers on stages {', '.join(map(str, having))}, expected all on one, from stage "
+            f"{first} on",
+            value=text,
+        )
     return MegatronLayout(stages)
 
 
@@ -158,8 +163,9 @@ def _expanded(text: str) -> str:
             )
         own = _expanded(item["group"]) if item["group"] else item["one"] or ""
         times = 1 if item["times"] is None else int(item["times"])
-        if len(found) + len(own) * times > _MOST:
-            raise BadInput(f"more than {_MOST} layers and bars", value=text)
+        require(
+            len(found) + len(own) * times <= _MOST, f"more than {_MOST} layers and bars", value=text
+        )
         found += own * times
         place = item.end()
     return found
@@ -167,12 +173,12 @@ def _expanded(text: str) -> str:
 
 def _require_order(stages: Sequence[str]) -> None:
     """Refuse layers in which E does not come first, then every t, every m, and L."""
-    if not re.fullmatch("Et*m*L", "".join(stages)):
-        raise BadInput(
-            "expected E (embedding) first, every t (transformer layer) before every m (MTP layer), "
-            "and L (loss) last, E and L once",
-            value="|".join(map(_short, stages)),
-        )
+    require(
+        re.fullmatch("Et*m*L", "".join(stages)),
+        "expected E (embedding) first, every t (transformer layer) before every m (MTP layer), "
+        "and L (loss) last, E and L once",
+        value="|".join(map(_short, stages)),
+    )
 
 
 def partition_of_names(document: object, layers: Layers) -> tuple[range, ...]:
@@ -196,8 +202,12 @@ def layout_of_module_names(document: object) -> MegatronLayout:
         for place, name in enumerate(names):
             where = f"[{number}][{place}]"
             symbol = _symbol(name, where)
-            if symbol == "t" and name.rpartition(".")[2] != str(layers):
-                raise BadInput(f"expected layer {layers} next", where=where, value=name)
+            require(
+                symbol != "t" or name.rpartition(".")[2] == str(layers),
+                f"expected layer {layers} next",
+                where=where,
+                value=name,
+            )
             layers += symbol == "t"
             stages[-1] += symbol
     _require_order(stages)

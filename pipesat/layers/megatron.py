@@ -221,8 +221,7 @@ def partition_of_pattern(text: str, layers: Layers) -> tuple[range, ...]:
             ends[max(ends) + len(layer.hybrid)] = k + 1
     cuts = [*accumulate(lengths[:-1])]
     for place in cuts:
-        if place not in ends:
-            raise BadInput(f"a | stands inside a layer, after symbol {place}", value=text)
+        require(place in ends, f"a | stands inside a layer, after symbol {place}", value=text)
     return partition_of([0, *map(ends.__getitem__, cuts), len(layers)])
 
 
@@ -230,10 +229,12 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
     """Return a pattern with its stages parted: as they are, or so many symbols each."""
     main, slash, mtp = checked(text).partition("/")
     if counts is not None and "|" not in main:
-        if sum(counts) != len(main):
-            raise BadInput(
-                f"expected {sum(counts)} symbols, as many as layers", where="pattern", value=text
-            )
+        require(
+            sum(counts) == len(main),
+            f"expected {sum(counts)} symbols, as many as layers",
+            where="pattern",
+            value=text,
+        )
         ends = [0, *accumulate(counts)]
         main = "|".join(main[a:b] for a, b in pairwise(ends))
     require(
@@ -248,12 +249,12 @@ def cut_pattern(text: str, stages: int, counts: Sequence[int] | None) -> str:
 def checked(text: str) -> str:
     """Return a text that is a pattern."""
     parts = text.split("/")
-    if _PATTERN.fullmatch(text) is None or len(set(parts[1:])) > 1:
-        raise BadInput(
-            f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /",
-            where="pattern",
-            value=text,
-        )
+    require(
+        _PATTERN.fullmatch(text) is not None and len(set(parts[1:])) <= 1,
+        f"expected {HYBRID_SYMBOLS}, | between stages, equal MTP layers each after a /",
+        where="pattern",
+        value=text,
+    )
     require(
         not any("*" in part and {"D", "+"} & {*part} for part in parts),
         "expected attention (*) or latent attention (D, +): Megatron-LM has no model with both",

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final, TypeAlias
 
-from pipesat.core.errors import BadInput, require_applicable
+from pipesat.core.errors import require, require_applicable
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.problem.building import Backward
 from pipesat.problem.costs import one_each
@@ -120,12 +120,12 @@ def speed_of(given: object, devices: int) -> tuple[Fraction, ...]:
     """
     values = [] if given is None else one_each(given, devices, "speed")
     for value in values:
-        if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", str(value)) or not Fraction(str(value)):
-            raise BadInput(
-                "expected a number above 0 with at most six decimals, as 1 or 0.75",
-                where="speed",
-                value=value,
-            )
+        require(
+            re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", str(value)) and Fraction(str(value)),
+            "expected a number above 0 with at most six decimals, as 1 or 0.75",
+            where="speed",
+            value=value,
+        )
     speeds = tuple(Fraction(str(value)) for value in values)
     return () if {*speeds} == {Fraction(1)} else speeds
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public, require_once
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.progress import doing
 from pipesat.core.settings import Count, Keys, RunSteps, Seconds, Steps, Workers, keyed
 from pipesat.layers.profile.published import SIZES
@@ -90,8 +90,9 @@ def profile(
     from pipesat.measure.processes.profile_model import measure_profile
 
     require_once("stages", stages)
-    if split != "even" and not stages:
-        raise BadInput("expected `stages`, which are cut so", where="split", value=split)
+    require(
+        split == "even" or stages, "expected `stages`, which are cut so", where="split", value=split
+    )
     options = MeasureOptions(
         name=name or model or config or "tiny",
         device=device,
@@ -125,10 +126,9 @@ def _model(
 
     if path is not None:
         for where, one in (("config", config), ("shape", given)):
-            if one:
-                raise BadInput(
-                    "this is of the built-in decoder, not of a model", where=where, value=one
-                )
+            require(
+                not one, "this is of the built-in decoder, not of a model", where=where, value=one
+            )
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config or "tiny")
     length, sequences = given.pop("length", base.length), given.pop("batch", 1)

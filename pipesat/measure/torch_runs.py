@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.progress import doing
 from pipesat.core.settings import RunSteps, Seconds
 from pipesat.problem.rules import kept
@@ -96,12 +96,12 @@ def run(
     from pipesat.measure.processes.run import run_order, run_this_rank, under_torchrun
 
     _require_together(model, split, shape)
-    if device == "cuda" and not under_torchrun():
-        raise BadInput(
-            "local ranks run on the CPU: start it with torchrun, one GPU per rank",
-            where="device",
-            value=device,
-        )
+    require(
+        device != "cuda" or under_torchrun(),
+        "local ranks run on the CPU: start it with torchrun, one GPU per rank",
+        where="device",
+        value=device,
+    )
     job = torch_job(
         problem,
         valid_schedule(problem, schedule),
@@ -124,12 +124,18 @@ def run(
 
 def _require_together(model: str | None, split: str, shape: object) -> None:
     """Refuse what would say nothing beside the rest."""
-    if shape is not None and model is not None:
-        raise BadInput(
-            "this is of the built-in transformer: not of another model", where="shape", value=shape
-        )
-    if split != "even" and not (model or "").endswith(".json"):
-        raise BadInput("only a profile is cut here: `model` FILE.json", where="split", value=split)
+    require(
+        shape is None or model is None,
+        "this is of the built-in transformer: not of another model",
+        where="shape",
+        value=shape,
+    )
+    require(
+        split == "even" or (model or "").endswith(".json"),
+        "only a profile is cut here: `model` FILE.json",
+        where="split",
+        value=split,
+    )
 
 
 @public

@@ -6,26 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from pipesat.compare.result import Result
 from pipesat.core.amounts import rounded_down
 from pipesat.core.claims import at_most, percent, plural
 from pipesat.core.folder import MORE, write_folder
 from pipesat.core.grouping import grouped
 from pipesat.core.showing import Displayed, Facts, Table, table_of
-from pipesat.measure.timeline.trace_problem import COUNTED
+from pipesat.measure.timeline.steps import WholeSteps
+from pipesat.measure.timeline.trace_problem import COUNTED, Prediction
 from pipesat.problem.ops import KINDS, Kind
+from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import problem_text
+from pipesat.runtimes.timeline import Timeline
 from pipesat.schedule.metrics import bubbles, peak_memory
+from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.schedule_file import schedule_bytes
-
-if TYPE_CHECKING:
-    from pipesat.compare.result import Result
-    from pipesat.measure.timeline.steps import WholeSteps
-    from pipesat.measure.timeline.trace_problem import Prediction
-    from pipesat.problem.problem import Problem
-    from pipesat.runtimes.timeline import Timeline
-    from pipesat.schedule.schedule import Schedule
 
 _NOTHING: Final = 0.01
 """Of the step: what cannot be gained is nothing from here on."""
@@ -146,8 +143,10 @@ class TraceAnswer(Displayed):
             shorter = f"more than {at_most(most)} shorter" if most else "shorter"
             return f"nothing to gain{within}: no {kind} is {shorter} on these costs{self._at}"
         if gain <= 0:
-            most_said = f"at most {at_most(most)} is possible{self._at}"
-            return f"no shorter {kind} was found{within}, {most_said}"
+            return (
+                f"no shorter {kind} was found{within}, at most {at_most(most)} is "
+                f"possible{self._at}"
+            )
         if not self.steps.trace.measured:
             text = "nothing says how far to trust what was not measured"
         elif err is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.check.checker import check
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable, require
 from pipesat.core.settings import Chunks, Microbatches, Part, Seconds, Steps, Workers
 
 if TYPE_CHECKING:
@@ -116,15 +116,18 @@ def import_trace(
     limits, title = Memory(memory, static, held), f"{found.trace.name}, {found.devices} ranks"
     title += ", link delay fitted" * (given is None and delay > 0)
     problem = problem_of(costs, number, delay, limits, prediction.classes, title, split)
-    if split is not None and all(kind != "BW" for _, kind in costs.parts):
-        raise BadInput("expected a trace with whole backwards", where="split", value=split)
+    require(
+        split is None or any(kind == "BW" for _, kind in costs.parts),
+        "expected a trace with whole backwards",
+        where="split",
+        value=split,
+    )
     order = found.steps[number].order
     name = _recognised(problem, order)
     schedule = time_order(problem, order, source=name or "trace")
     if violations := check(problem, schedule):
-        unit = problem.memory_unit
         raise BadInput(
-            f"the order that ran does not fit, in {unit} and us: {violations[0]}",
+            f"the order that ran does not fit, in {problem.memory_unit} and us: {violations[0]}",
             where="memory",
             value=memory,
         )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
+from pipesat.core.errors import NotApplicable, require, require_applicable
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import OneRoutePlacement, Placement
 from pipesat.problem.problem import Problem
@@ -101,16 +101,19 @@ def shared(microbatches: Any, routes: int) -> list[Any]:
     if routes == 1:
         return [microbatches]
     if not isinstance(microbatches, list):
-        if microbatches < routes:
-            text = f"expected at least {routes}, one per direction"
-            raise BadInput(text, where="microbatches", value=microbatches)
-        return [(microbatches + routes - 1 - route) // routes for route in range(routes)]
-    if len(microbatches) != routes or any(isinstance(own, Mapping) for own in microbatches):
-        raise BadInput(
-            f"expected a number, or {routes}: one per direction, each a number or a list",
+        require(
+            microbatches >= routes,
+            f"expected at least {routes}, one per direction",
             where="microbatches",
             value=microbatches,
         )
+        return [(microbatches + routes - 1 - route) // routes for route in range(routes)]
+    require(
+        len(microbatches) == routes and all(not isinstance(own, Mapping) for own in microbatches),
+        f"expected a number, or {routes}: one per direction, each a number or a list",
+        where="microbatches",
+        value=microbatches,
+    )
     return microbatches
 
 

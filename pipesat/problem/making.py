@@ -53,8 +53,9 @@ def amount_or_share(where: str, text: str, unit: str, *, limit: bool) -> int | F
     try:
         return one_in_unit(where, text, unit, limit=limit)
     except BadInput as error:
-        right = f"{error.expected}, or a share such as 1f1b*0.75"
-        raise BadInput(right, where=where, value=text) from None
+        raise BadInput(
+            f"{error.expected}, or a share such as 1f1b*0.75", where=where, value=text
+        ) from None
 
 
 def built(given: Mapping[str, Any]) -> Problem:
@@ -77,7 +78,11 @@ def made(given: Mapping[str, Any]) -> Problem:
     said = _in_units(said | {"memory_unit": said["memory_unit"] or _unit_of(said)})
     placement = said["placement"]
     geometry = Geometry(placement, said["devices"], chunks_of(placement, said["chunks"]))
-    require_few(geometry)
+    require(
+        geometry.parts <= MOST_STAGES,
+        f"{geometry.parts} stages, expected at most {MOST_STAGES}",
+        where="chunks",
+    )
     layers = cut(_layers(said, geometry.parts), geometry.parts, said["split"])
     routes = _routes(said["microbatches"], geometry.routes, said["order"])
     if said["slices"] is not None:
@@ -102,15 +107,6 @@ def made(given: Mapping[str, Any]) -> Problem:
     return valid(replace(problem, devices=_with_each(problem, "memory", said["memory"])))
 
 
-def require_few(geometry: Geometry) -> None:
-    """Pass if there are as few stages as a problem may have."""
-    require(
-        geometry.parts <= MOST_STAGES,
-        f"{geometry.parts} stages, expected at most {MOST_STAGES}",
-        where="chunks",
-    )
-
-
 def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
     """The costs of layers, or of as many stages where nothing speaks of layers."""
     given = {key: said[key] for key in COSTS if said[key] is not None}
@@ -118,12 +114,17 @@ def _layers(said: Mapping[str, Any], stages: int) -> list[Costs]:
     counts |= {key: len(values) for key, values in given.items() if isinstance(values, list)}
     wanted = next(iter(counts.values()), stages)
     for key, count in counts.items():
-        if count < stages:
-            text = f"{count} values, expected {stages}, one per stage (or more, one per layer)"
-            raise BadInput(f"{text}, or one for all", where=key)
-        if count != wanted:
-            text = f"{count} values, expected {wanted} as `{next(iter(counts))}` says"
-            raise BadInput(f"{text}, or one for all", where=key)
+        require(
+            count >= stages,
+            f"{count} values, expected {stages}, one per stage (or more, one per layer), or one "
+            "for all",
+            where=key,
+        )
+        require(
+            count == wanted,
+            f"{count} values, expected {wanted} as `{next(iter(counts))}` says, or one for all",
+            where=key,
+        )
     columns = [one_each(values, wanted, key, "layer") for key, values in given.items()]
     return [Costs(**dict(zip(given, own, strict=True))) for own in zip(*columns, strict=True)]
 
@@ -134,8 +135,12 @@ def _stages(
     """The stages on their devices, with what layers do not have."""
     modes = said["modes"]
     if modes and isinstance(modes[0], str):
-        text = 'expected modes as {"name": "recompute", "BW": 300, "held_after_F": 10, ...}'
-        raise BadInput(f"{text}: docs/memory.md has them", where="modes", value=modes[0])
+        raise BadInput(
+            'expected modes as {"name": "recompute", "BW": 300, "held_after_F": 10, ...}: '
+            "docs/memory.md has them",
+            where="modes",
+            value=modes[0],
+        )
     if modes and isinstance(modes[0], Mapping):
         modes = [modes] * len(layers)
     columns = {key: one_each(said[key], len(layers), key, "stage") for key in MORE}

@@ -132,8 +132,9 @@ def _definition(entry: EntryModel, path: Path_) -> MicrobatchClass:
     outright = []
     for key, amounts in entry.stages.items():
         if _NUMBER.fullmatch(key) is None:
-            where = path_text((*path, "stages"))
-            raise BadInput("expected stage numbers, as in 0", where=where, value=key)
+            raise BadInput(
+                "expected stage numbers, as in 0", where=path_text((*path, "stages")), value=key
+            )
         outright.append((int(key), stated_in(amounts)))
     time, held, comm = ((one[0], one[1]) for one in (entry.time, entry.held, entry.comm))
     return MicrobatchClass(entry.name, time, held, comm, tuple(sorted(outright)))

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
+from pipesat.core.errors import NotApplicable, require, require_applicable
 from pipesat.core.settings import Placement
 from pipesat.problem.geometry import PLACEMENTS, Geometry, shared
 from pipesat.problem.plain_problems import what_differs
@@ -194,13 +194,12 @@ def stated_layers(
         If they are stated without placements, or placements with a target.
     """
     stated = [layers] if isinstance(layers, int) else [*(layers or ())]
-    if stated and not placements:
-        text = ",".join(map(str, stated))
-        raise BadInput(
-            "says how `placements` may cut the stages, which is not given",
-            where="layers_per_stage",
-            value=text,
-        )
+    require(
+        placements or not stated,
+        "says how `placements` may cut the stages, which is not given",
+        where="layers_per_stage",
+        value=",".join(map(str, stated)),
+    )
     require(
         not placements or target is None,
         "expected `placements` or `target`, not both: not every placement runs there",

@@ -111,8 +111,7 @@ def _check_slices(problem: Problem) -> None:
     for number, route in enumerate(problem.routes):
         if route.microbatches % route.slices:
             text = f"expected a divisor of the route's {route.microbatches} microbatches"
-            where = f"routes[{number}].slices"
-            raise BadInput(text, where=where, value=route.slices)
+            raise BadInput(text, where=f"routes[{number}].slices", value=route.slices)
 
 
 def _check_forward_only(problem: Problem) -> None:

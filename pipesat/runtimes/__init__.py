@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import require, require_applicable
 from pipesat.core.folder import json_file
 from pipesat.core.names import named, spelled
 from pipesat.core.torch_releases import release_for
@@ -60,11 +60,11 @@ def released(target: str | None, version: str | None = None) -> str | None:
 def problem_for(problem: Problem, target: str | None) -> Problem:
     """Return the problem that is to be solved for a runtime: every schedule of it runs there."""
     one, *others = problems_for(problem, target)
-    if others:
-        raise NotApplicable(
-            f"{target} splits all backwards but the first stage's or none, and neither is always "
-            'better: say "backward": "split" or "fused" in every stage but the first'
-        )
+    require_applicable(
+        not others,
+        f"{target} splits all backwards but the first stage's or none, and neither is always "
+        'better: say "backward": "split" or "fused" in every stage but the first',
+    )
     return one
 
 
@@ -153,8 +153,11 @@ def _export(
     options, runtime = options or Options(), RUNTIMES.get(name)
     for where in ("layers", "exact", "remark", "checkpointing", "pattern", "flags", "version"):
         known = runtime is not None and where in runtime.takes
-        if not known and getattr(options, where) not in (None, False, "", ()):
-            raise BadInput(f"{name} has no place for it: leave it out", where=where)
+        require(
+            known or getattr(options, where) in (None, False, "", ()),
+            f"{name} has no place for it: leave it out",
+            where=where,
+        )
     if runtime is None:
         made, read = _OTHERS[name].write(problem, schedule), _OTHERS[name].read
     else:

@@ -50,8 +50,9 @@ def torchtitan_cut(problem: Problem, options: Options) -> Cut:
     """
     name, layers = cut_of(problem, options, "torchtitan")
     if layers is not None and 0 in layers[1:-1]:
-        empty = layers.index(0, 1)
-        raise NotApplicable(f"torchtitan cannot run a stage without modules: stage {empty}")
+        raise NotApplicable(
+            f"torchtitan cannot run a stage without modules: stage {layers.index(0, 1)}"
+        )
     return name, layers
 
 
@@ -293,8 +294,9 @@ def automodel_files(
     ranks, m = len(problem.devices), problem.routes[0].microbatches
     told = [f"written for NeMo AutoModel {AUTOMODEL_VERSION}, which {AUTOMODEL_TORCH}"]
     if m < ranks:
-        least = f"its recipes want at least {ranks} microbatches, one per rank, here are {m}"
-        told.append(f"WARNING: {least}")
+        told.append(
+            f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
+        )
     text = _filled(
         problem,
         options,

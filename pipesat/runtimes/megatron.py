@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.amounts import bytes_of
-from pipesat.core.errors import BadInput, NotApplicable, require_applicable
+from pipesat.core.errors import NotApplicable, require, require_applicable
 from pipesat.layers.layout import MegatronLayout, parse_layout
 from pipesat.layers.megatron import (
     CORE_VERSION,
@@ -165,8 +165,10 @@ def export_megatron(_: Runtime, problem: Problem, schedule: Schedule, options: O
         "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
         "this problem does not",
     )
-    if ranks == 1 < len(problem.stages):
-        raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
+    require_applicable(
+        ranks > 1 or len(problem.stages) == 1,
+        "Megatron-LM runs several stages per rank on two ranks or more only",
+    )
     own, m = own_of(problem, schedule), problem.routes[0].microbatches
     if own and (why := refusal(ranks, len(problem.stages) // ranks, m, own.group)):
         raise NotApplicable(f"{why} (megatron-core {CORE_VERSION})")
@@ -194,8 +196,11 @@ def read_megatron(runtime: Runtime, problem: Problem, exported: Exported, _: Opt
     for line in lines:
         (word,) = shlex.split(line)
         name, value = word.partition("=")[::2]
-        if name in said or name not in _KNOWN:
-            raise BadInput(f"expected an option of {runtime.title}, once", value=name)
+        require(
+            name not in said and name in _KNOWN,
+            f"expected an option of {runtime.title}, once",
+            value=name,
+        )
         said[name] = value
     ranks, m = int(said[_RANKS]), problem.routes[0].microbatches
     if pattern := said.get(_PATTERN):
@@ -205,11 +210,13 @@ def read_megatron(runtime: Runtime, problem: Problem, exported: Exported, _: Opt
     chunks, rest = divmod(len(layers), ranks)
     group = int(said[GROUP_SIZE]) if GROUP_SIZE in said else None
     why = None if group is None else refusal(ranks, chunks, m, group)
-    if rest or why:
-        raise BadInput(why or "expected a multiple of the ranks", value=len(layers))
+    require(not rest and not why, why or "expected a multiple of the ranks", value=len(layers))
     overlaps = [name for name in OVERLAP if name in said]
-    if overlaps and (len(overlaps) < len(OVERLAP) or _RECOMPUTE[0] in said):
-        raise BadInput("expected both of its options, and nothing recomputed", value=OVERLAP[0])
+    require(
+        not overlaps or (len(overlaps) >= len(OVERLAP) and _RECOMPUTE[0] not in said),
+        "expected both of its options, and nothing recomputed",
+        value=OVERLAP[0],
+    )
     name = "1f1b" if chunks == 1 else OVERLAPPED if overlaps else NAME
     order = Own(name, None if chunks == 1 else group or ranks).order(problem)
     return {
@@ -271,11 +278,11 @@ def offload_options(problem: Problem, schedule: Schedule) -> list[str]:
         elif rank or stays:
             exactly.add(Fraction(stays, rank) if rank else Fraction(-1))
     delta = max(exactly, default=least)
-    if len(shares) != 1 or len(exactly) > 1 or delta < least:
-        raise NotApplicable(
-            "Megatron-LM offloads one share of every microbatch, but keeps the first ones: none on "
-            "rank 0, r times rank 1's bytes on rank r. This schedule does otherwise"
-        )
+    require_applicable(
+        len(shares) == 1 and len(exactly) <= 1 and delta >= least,
+        "Megatron-LM offloads one share of every microbatch, but keeps the first ones: none on "
+        "rank 0, r times rank 1's bytes on rank r. This schedule does otherwise",
+    )
     return [
         _OFFLOAD[0],
         f"{_OFFLOAD[1]}={float(*shares):g}",

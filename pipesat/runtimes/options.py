@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from pipesat.core.errors import BadInput, NotApplicable, require
+from pipesat.core.errors import require, require_applicable
 from pipesat.core.torch_releases import release_named
 from pipesat.problem.geometry import Geometry
 from pipesat.problem.problem import Problem
@@ -77,12 +77,12 @@ class Options:
 
     def checkpointing_for(self, *, splits: bool) -> Checkpointing | None:
         """Return what the configuration says of checkpointing for an order; ``None``: nothing."""
-        if splits and self.checkpointing == "full":
-            raise BadInput(
-                "expected none: the order splits backwards, whose cost it would multiply",
-                where="checkpointing",
-                value=self.checkpointing,
-            )
+        require(
+            not splits or self.checkpointing != "full",
+            "expected none: the order splits backwards, whose cost it would multiply",
+            where="checkpointing",
+            value=self.checkpointing,
+        )
         return "none" if splits else self.checkpointing
 
     @property
@@ -102,19 +102,23 @@ class Options:
         layers = (self.layers,) if isinstance(self.layers, int) else tuple(self.layers)
         if len(layers) == 1 < stages:
             each, rest = divmod(layers[0], stages)
-            if rest:
-                expected = f"expected a multiple of {stages}, the stages, or one number per stage"
-                raise BadInput(f"{layers[0]} layers in all, {expected}", where="layers")
+            require(
+                rest == 0,
+                f"{layers[0]} layers in all, expected a multiple of {stages}, the stages, or one "
+                "number per stage",
+                where="layers",
+            )
             layers = (each,) * stages
         require(
             len(layers) == stages,
             f"{len(layers)} numbers, expected {stages}, one per stage, or their sum",
             where="layers",
         )
-        if not 1 <= sum(layers) <= MOST_LAYERS:
-            raise BadInput(
-                f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="layers"
-            )
+        require(
+            1 <= sum(layers) <= MOST_LAYERS,
+            f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}",
+            where="layers",
+        )
         return layers
 
 
@@ -137,11 +141,11 @@ def cut_of(problem: Problem, options: Options, framework: str) -> Cut:
     """
     layers = options.layers_of(problem)
     per_rank = len(problem.stages) // len(problem.devices)
-    if layers is None and per_rank > 2:
-        raise NotApplicable(
-            f"{framework} makes two stages per rank unless it is told how to cut the model, this "
-            f"problem has {per_rank}: give the export `layers`"
-        )
+    require_applicable(
+        layers is not None or per_rank <= 2,
+        f"{framework} makes two stages per rank unless it is told how to cut the model, this "
+        f"problem has {per_rank}: give the export `layers`",
+    )
     return str(loader_for(problem).schedule_name), layers
 
 

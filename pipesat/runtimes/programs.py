@@ -12,7 +12,7 @@ from pydantic import Field
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, Deadlock, NotApplicable, require
+from pipesat.core.errors import BadInput, Deadlock, require, require_applicable
 from pipesat.core.settings import Target
 from pipesat.core.strict_json import LARGEST_ORDER, Count, StrictModel, decoded, read_text
 from pipesat.problem.ops import Item, Pair, members, parse_item
@@ -172,10 +172,13 @@ def _require_of(problem: Problem, model: OrderModel, source: str) -> None:
         "placement": [problem.stages[stage].device for stage in route.stages],
     }
     for key, value in wanted.items():
-        if getattr(model, key) != value:
-            raise BadInput(
-                f"the problem has {value}", source=source, where=key, value=getattr(model, key)
-            )
+        require(
+            getattr(model, key) == value,
+            f"the problem has {value}",
+            source=source,
+            where=key,
+            value=getattr(model, key),
+        )
     require(
         len(model.rows) == len(problem.devices),
         f"expected {len(problem.devices)} rows, one per rank",
@@ -207,11 +210,11 @@ def program(header: str, adapter: str, note: str) -> Write:
 
     def write(runtime: Runtime, problem: Problem, schedule: Schedule, options: Options) -> Exported:
         made, changes = as_run(problem, schedule, runtime)
-        if options.exact and changes:
-            raise NotApplicable(
-                f"{runtime.title} cannot run it as it is. Unless it is to be exact, this is "
-                f"changed: {'; '.join(changes)}"
-            )
+        require_applicable(
+            not options.exact or not changes,
+            f"{runtime.title} cannot run it as it is. Unless it is to be exact, this is "
+            f"changed: {'; '.join(changes)}",
+        )
         words = _words(problem, made, options)
         title = f"From pipesat, for {runtime.title} {runtime.release}."
         head = "\n".join([title, "", *(f"{c}\n" for c in options.comments), filled(header, words)])

@@ -225,11 +225,11 @@ def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[st
     """Return what all stages but the first say; one way where no other can be shorter."""
     others = [stage for s, stage in enumerate(problem.stages) if s != first]
     split, whole = (all(getattr(s, may) for s in others) for may in ("may_split", "may_fuse"))
-    if not (split or whole):
-        raise NotApplicable(
-            f"{runtime.title} splits all backwards but the first stage's or none, and here one "
-            'stage says "backward": "split", another "fused": say "either"'
-        )
+    require_applicable(
+        split or whole,
+        f"{runtime.title} splits all backwards but the first stage's or none, and here one "
+        'stage says "backward": "split", another "fused": say "either"',
+    )
     costs_nothing = problem.plain and all(
         stage.BW >= stage.B + stage.W and stage.held_after_B <= stage.held_after_F
         for stage in others
@@ -238,12 +238,12 @@ def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[st
         return [{}]
     if not (split and whole):
         return [{"backward": "split" if split else "fused"}]
-    if _pairs_whole(problem, first):
-        raise NotApplicable(
-            f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
-            'neither is always better: say "backward": "split" or "backward": "fused" in every '
-            "stage but the first, and solve both"
-        )
+    require_applicable(
+        not _pairs_whole(problem, first),
+        f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
+        'neither is always better: say "backward": "split" or "backward": "fused" in every '
+        "stage but the first, and solve both",
+    )
     return [{"backward": "split"}, {"backward": "fused"}]
 
 

@@ -220,9 +220,11 @@ def require_order_of(problem: Problem, timeline: Timeline) -> None:
     """Pass if the timeline's steps are all of one order that the problem allows."""
     first = timeline.steps[0]
     for number, step in enumerate(timeline.steps):
-        if step.order != first.order:
-            where = f"steps[{number}]"
-            raise BadInput("another order than step 0, expected the same in all", where=where)
+        require(
+            step.order == first.order,
+            "another order than step 0, expected the same in all",
+            where=f"steps[{number}]",
+        )
 
     def on_device(op: Op) -> Op:  # a run need not have measured copies
         return op._replace(mode=0) if offload_of(problem, op) else op

@@ -110,8 +110,10 @@ class Schedule:
 
     def __repr__(self) -> str:
         by = f" by {self.source!r}" if self.source else ""
-        values = f"makespan {self.makespan}, span {self.span}"
-        return f"<Schedule{by}: {len(self.devices)} devices, {len(self)} items, {values}>"
+        return (
+            f"<Schedule{by}: {len(self.devices)} devices, {len(self)} items, makespan "
+            f"{self.makespan}, span {self.span}>"
+        )
 
     @cached_property
     def order(self) -> Order:

@@ -191,9 +191,9 @@ def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[
                 value=stage,
             )
         if not 0 <= microbatch < problem.microbatches[stage]:
-            last = problem.microbatches[stage] - 1
             raise BadInput(
-                f"expected a microbatch of stage {stage}, from 0 to {last}",
+                f"expected a microbatch of stage {stage}, from 0 to "
+                f"{problem.microbatches[stage] - 1}",
                 where=f"{where}[1]",
                 value=microbatch,
             )

@@ -35,15 +35,15 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.model.left_out import with_microbatches
 
 SOURCE = "a periodic order"
-_MOST, _OPS = 12, 700  # microbatches of a period, and ops
+_MOST, _OPS = 12, 1200  # microbatches of a period, and ops
 _MOST_READ = 32  # microbatches of one that a schedule may have
-_STEPS = 20_000, 60_000, 180_000  # from a start, by round: then other chances serve more
+_STEPS = 5_000, 20_000, 60_000, 180_000  # from a start, by round: then other chances serve more
 _LEAST = 6  # numbers of microbatches in a round
 _AT_ONCE = 20_000  # of a chunk, divided by its ops
 _SECONDS = 2.5e-8  # of a step and op, as processor time on one core of 2026
 _SECONDS_OF_WAVES = 1.2e-5  # of a wave and op
-_MANY, _DRAWN = 12, 32  # stages from which waves are drawn, and how many
-_HEAT = 0.002  # of the period: what is taken with a chance of 1/e at the beginning
+_MANY, _DRAWN = 12, 16  # stages from which waves are drawn, and how many
+_HEAT = 1.0  # of the period over its ops: taken with a chance of 1/e at the beginning
 _EXACT = 1e-9
 
 
@@ -90,6 +90,7 @@ class _Annealing:
 
     def __init__(self, problem: Problem, of: list[Variant], together: int, seed: int) -> None:
         self.problem, self.of, self.together = problem, of, together
+        self.many = len(of) >= _MANY
         few = with_microbatches(problem, [together])
         rows = [tuple(chain.from_iterable(map(self._split, row))) for row in sure_order(few)]
         self.ops = [*chain.from_iterable(rows)]
@@ -141,7 +142,7 @@ class _Annealing:
             for done in range(0, steps, some):
                 if clock.over:
                     return
-                heat = _HEAT * (1 - done / steps)
+                heat = _HEAT / len(self.ops) * (1 - done / steps)
                 anneal(self.cycle, row, turn, self.best, self.known, self.draws, some, heat)
                 clock.count(_SECONDS * some * len(self.ops))
 
@@ -149,15 +150,18 @@ class _Annealing:
         return all(fits(self.cycle, row, turn, d) for d in range(len(self.cycle.slack)))
 
     def _starts(self, clock: Clock) -> Iterator[tuple[Ints, Ints]]:
-        """Yield one microbatch after the other; on a chain the best wave, if that is better now."""
+        """Yield one microbatch after the other; on a chain the best wave, or it alone."""
         cycle, stages = self.cycle, len(self.of)
-        yield np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
-        if any(len(own) != 1 for own in self.problem.stages_on):
+        alone = np.arange(len(self.ops)), np.zeros(len(self.ops), np.int64)
+        chain = all(len(own) == 1 for own in self.problem.stages_on)
+        if not (chain and self.many):
+            yield alone
+        if not chain:
             return
         held = [self.of[own].held for (own,) in self.problem.stages_on]
         most = min(slack / max(1, a) for slack, a in zip(cycle.slack, held, strict=True))
         least = math.ceil(self.together * max(1.0, stages / max(1.0, most)))
-        waits, value = np.zeros(len(self.ops), np.int64), np.zeros(len(self.ops))
+        (waits, circle), value = np.zeros((2, len(self.ops) + 1), np.int64), np.zeros(len(self.ops))
         best, found = self.known[1], None
         for slots, enters, late in self._patterns(least):
             clock.count(_SECONDS_OF_WAVES * len(self.ops))
@@ -165,11 +169,13 @@ class _Annealing:
             if clock.over:
                 return
             if wave is not None and self._fits(*wave):
-                period = period_of(cycle, *wave, waits, value, best)
+                period = period_of(cycle, *wave, waits, value, circle, best)
                 if period < best:
                     best, found = period, wave
         if found is not None:
             yield found
+        elif self.many:
+            yield alone
 
     def _patterns(self, least: int) -> Iterator[tuple[int, list[int], int]]:
         """Yield numbers of slots, in which of them microbatches enter, and where a period begins.
@@ -178,10 +184,12 @@ class _Annealing:
         other in the same way on every device, where there are many.
         """
         together = range(self.together)
-        for slots, late in ((n, late) for n in (least, least + 1) for late in range(n)):
-            yield slots, [j * slots // self.together for j in together], late
-        for _ in range(_DRAWN if len(self.of) >= _MANY else 0):
-            yield least, sorted(self.random.sample(range(least), self.together)), 0
+        for slots in (least, least + 1):
+            for late in range(1 if self.many else slots):
+                yield slots, [j * slots // self.together for j in together], late
+        for n in range(least, least + (_DRAWN if self.many else 0)):
+            slots = least + n % 2
+            yield slots, sorted(self.random.sample(range(slots), self.together)), 0
 
     def _wave(self, enters: Sequence[int], slots: int, late: int) -> tuple[Ints, Ints] | None:
         """Return an order in slots of an F and a B, in which nothing waits but for W's.

@@ -12,8 +12,9 @@ from pipesat.solver.lanes.runner import PROOFS, Runner
 from pipesat.solver.model.times import LARGEST, unit_for
 from pipesat.solver.options import ALL_PARTS, SearchParts
 from pipesat.solver.proof.device_alone import DevicesAlone
+from pipesat.solver.proof.device_ranks import ranks_apply
 from pipesat.solver.proof.passing_modes import PassingModes, branching_applies
-from pipesat.solver.proof.ranks import KnownRanks, ranks_apply
+from pipesat.solver.proof.ranks import KnownRanks
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs import ShortRuns, is_long
 from pipesat.solver.proof.stretch_search import Stretches

@@ -46,8 +46,8 @@ def test_the_period_is_what_a_long_run_takes_and_memory_what_it_holds(seed: int)
     for _ in range(20):
         for _ in range(3):
             moved(c, row, turn, chance.randrange(len(row)), chance.choice([-3, -1, 1, 2]))
-        waits, value = np.zeros(len(row), np.int64), np.zeros(len(row))
-        period = period_of(c, row, turn, waits, value, math.inf)
+        (waits, circle), value = np.zeros((2, len(row) + 1), np.int64), np.zeros(len(row))
+        period = period_of(c, row, turn, waits, value, circle, math.inf)
         if math.isinf(period):
             row[:], turn[:] = kept
             continue
@@ -56,17 +56,17 @@ def test_the_period_is_what_a_long_run_takes_and_memory_what_it_holds(seed: int)
         (early, _), (late, keeps) = (unrolled(search, problem, n) for n in (4 * _OFTEN, 5 * _OFTEN))
         assert (late - early) / _OFTEN == pytest.approx(period)
         assert keeps == all(fits(c, row, turn, d) for d in range(len(c.slack)))
-        assert math.isinf(period_of(c, row, turn, waits, value, 0.99 * period))
+        assert math.isinf(period_of(c, row, turn, waits, value, circle, 0.99 * period))
 
 
 def test_ops_that_wait_for_each_other_have_no_period() -> None:
     """On two devices, a backward of the second stage before its forward of a later microbatch."""
     search = found(chain(2, 8, cap=2), 1)
     c, (row, turn) = search.cycle, next(search._starts(Clock(9.0)))
-    waits, value = np.zeros(len(row), np.int64), np.zeros(len(row))
-    assert period_of(c, row, turn, waits, value, math.inf) == 5  # F F B B, and W
+    (waits, circle), value = np.zeros((2, len(row) + 1), np.int64), np.zeros(len(row))
+    assert period_of(c, row, turn, waits, value, circle, math.inf) == 5  # F F B B, and W
     turn[search.numbers[0, 1, 0]] -= 1  # home before it has been there
-    assert math.isinf(period_of(c, row, turn, waits, value, math.inf))
+    assert math.isinf(period_of(c, row, turn, waits, value, circle, math.inf))
 
 
 def test_an_op_passes_no_other_of_its_stage_and_kind_or_microbatch() -> None:

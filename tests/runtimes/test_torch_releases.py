@@ -164,6 +164,15 @@ def test_hazards_are_those_of_the_release(tmp_path: Path) -> None:
         assert hazards(release, turned, "zb-v", tmp_path).startswith(f"- This is for {release}")
 
 
+def test_hazards_name_what_a_split_backward_leaves_out(tmp_path: Path) -> None:
+    """What findings/torch_split_backward_skips_*.sh show is said of orders that split, alone."""
+    line = chain(2, 4)
+    for said in ("one behind them trains nothing", "register_post_accumulate_grad_hook"):
+        for release in RELEASES:
+            assert said in hazards(release, line, "zb-h1", tmp_path)
+            assert said not in hazards(release, line, "1f1b", tmp_path)
+
+
 def test_the_rule_of_directed_groups_is_judged_where_there_are_some() -> None:
     problem = chain(4, 8)
     new = check(problem, baseline("1f1b", problem), "torch")

@@ -16,7 +16,8 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
-from pipesat.solver.proof.ranks import DeviceStates, KnownRanks, ranks_apply
+from pipesat.solver.proof.device_ranks import DeviceStates, ranks_apply
+from pipesat.solver.proof.ranks import KnownRanks
 from pipesat.solver.proof.short_runs import is_long
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
@@ -97,9 +98,9 @@ def least_alone(problem: Problem, device: int, most: int) -> int | None:
     low, high = 0, most + 1
     while low < high:
         length = (low + high) // 2
-        states = DeviceStates(problem, short, device, length)
+        states = DeviceStates(problem, short, device).within(length)
         for end in (0, 1) if states.modes else ():
-            states.follow(end, 1 << 30, 1 << 30, Runner(CLOCK))
+            states.follow(end, 1 << 30, CLOCK, Runner(CLOCK))
         low, high = (low, length) if states.modes else (length + 1, high)
     return low if low <= most else None
 

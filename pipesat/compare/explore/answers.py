@@ -24,7 +24,7 @@ from pipesat.compare.report.page import lead
 from pipesat.compare.result_folder import write_result_folder
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import Standing
-from pipesat.core.errors import BadInput, PipesatError
+from pipesat.core.errors import BadInput, PipesatError, require
 from pipesat.core.progress import being_done
 from pipesat.problem.problem import Problem
 from pipesat.runtimes import EXPORTERS
@@ -61,8 +61,7 @@ class Answers:
             return {}
         if question == "start":
             return self.start | {"output": self.output and str(self.output)}
-        if not isinstance(stated, dict):
-            raise BadInput("expected an object", value=stated)
+        require(isinstance(stated, dict), "expected an object", value=stated)
         problem = problem_of(stated)
         objective: Any = str(stated.get("objective", "makespan"))
         key = (objective, at_cap(problem, None).sha256)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pipesat.core.arguments import public
-from pipesat.core.errors import BadInput, ProblemWarning
+from pipesat.core.errors import ProblemWarning, require
 from pipesat.core.settings import Within
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ def explore(
     BadInput
         If the source is none of these, the port is taken, or the extra is not installed.
     """
-    if find_spec("werkzeug") is None:
-        raise BadInput("the page needs Werkzeug, the extra `explore`: pip install 'werkzeug>=3.0'")
+    require(
+        find_spec("werkzeug") is not None,
+        "the page needs Werkzeug, the extra `explore`: pip install 'werkzeug>=3.0'",
+    )
     from pipesat.compare.explore.answers import Answers
     from pipesat.compare.explore.server import served
     from pipesat.compare.explore.stated import problem_of, stated_by

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.check.checker import check
@@ -14,16 +14,14 @@ from pipesat.compare.best_known import Comparison, comparison_of
 from pipesat.compare.frontier.by_mode import own_cap
 from pipesat.compare.frontier.capacities import Cap, at_cap, least_feasible_cap, scale_of
 from pipesat.compare.frontier.curve import Curve, size
+from pipesat.compare.frontier.frontiers import Frontiers
 from pipesat.compare.frontier.memory import frontier
 from pipesat.compare.hand_written import ScheduleRow, hand_written_for
+from pipesat.compare.result import Result
 from pipesat.compare.solve import solve
+from pipesat.problem.problem import Problem
 from pipesat.schedule.metrics import peak_memory
-
-if TYPE_CHECKING:
-    from pipesat.compare.frontier.frontiers import Frontiers
-    from pipesat.compare.result import Result
-    from pipesat.problem.problem import Problem
-    from pipesat.schedule.schedule import Objective, Schedule
+from pipesat.schedule.schedule import Objective, Schedule
 
 _NO_TIME: Final = threading.Event()
 _NO_TIME.set()
@@ -41,7 +39,7 @@ class Known:
 
     def __init__(self, problem: Problem, objective: Objective) -> None:
         self.curve, self.objective = Curve(problem, objective), objective
-        self.results, self.visited = dict[str, "Result"](), set[Cap]()
+        self.results, self.visited = dict[str, Result](), set[Cap]()
         self.frontier: Frontiers | None = None
         self.lock = threading.RLock()
 

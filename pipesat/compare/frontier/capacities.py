@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.core.amounts import rounded_up
-from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.errors import Infeasible, require
 from pipesat.core.strict_json import MOST
 from pipesat.problem.costs import activations_of_1f1b
 from pipesat.problem.problem import Problem
@@ -199,14 +199,17 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction]) -> list[int
         and 1F1B has no measure here.
     """
     lowest, scale = least_feasible_cap(problem), scale_of(problem)
-    if scale is None and any(isinstance(given, Fraction) for given in texts):
-        raise BadInput("this problem has no share of 1F1B's memory, expected numbers", where="caps")
+    require(
+        scale is not None or all(not isinstance(given, Fraction) for given in texts),
+        "this problem has no share of 1F1B's memory, expected numbers",
+        where="caps",
+    )
     caps = sorted({scale.cap(x) if scale and isinstance(x, Fraction) else int(x) for x in texts})
     for cap in caps:
-        if not lowest <= cap <= MOST:
-            raise BadInput(
-                f"expected at least {lowest}, below which no schedule exists, and at most 10^12",
-                where="caps",
-                value=cap,
-            )
+        require(
+            lowest <= cap <= MOST,
+            f"expected at least {lowest}, below which no schedule exists, and at most 10^12",
+            where="caps",
+            value=cap,
+        )
     return caps

@@ -105,8 +105,10 @@ class Curve:
         if violations := check(at_cap(self.problem, known.peak), schedule):
             raise Fault(f"{schedule.source} at its own peak: {violations[0].message}")
         if known.peak <= self.impossible:
-            text = f"{words(self.impossible)}: proven infeasible, but a checked schedule has"
-            self.contradictions.append(f"{text} {known.value} with {words(known.peak)}")
+            self.contradictions.append(
+                f"{words(self.impossible)}: proven infeasible, but a checked schedule has "
+                f"{known.value} with {words(known.peak)}"
+            )
             self.impossible = -1
         if all(
             known.value < other.value or known.peak < other.peak or sum(peaks) < sum(other.peaks)
@@ -176,8 +178,7 @@ class Curve:
         bound = self.bound(cap)
         impossible = size(cap) <= self.impossible
         least = None if bound is None or impossible else bound.value
-        of = f"{self.objective} with {words(cap)}"
-        return Standing(self.value(cap), least, impossible, of)
+        return Standing(self.value(cap), least, impossible, f"{self.objective} with {words(cap)}")
 
     def _stands(self, cap: Cap, bound: Bound) -> bool:
         """Whether no schedule that fits refutes a bound; never hide one that is refuted."""

@@ -184,11 +184,15 @@ class Frontiers(Displayed):
                 files[str(home / "problem.json")] = json_file(at.document)
                 if row.known is not None:
                     files[str(home / "schedule.json")] = schedule_bytes(at, row.known.schedule)
-
-        def claims() -> dict[str, bytes]:
-            return {"frontier.json": json_file(self.document(folder)), "frontier.csv": self.csv()}
-
-        write_folder(folder, files, claims=claims, pictures=self.pictures)
+        write_folder(
+            folder,
+            files,
+            claims=lambda: {
+                "frontier.json": json_file(self.document(folder)),
+                "frontier.csv": self.csv(),
+            },
+            pictures=self.pictures,
+        )
 
     def pictures(self) -> dict[str, bytes]:
         """Return the picture's files by name."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from pipesat.compare.hand_written import published
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public, require_once
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import require
 from pipesat.core.settings import Count, Placement, Seconds, Seed, Target, Within, Workers
 from pipesat.problem.other_placements import same_layers_elsewhere, stated_layers
 from pipesat.problem.remarks import documents_of
@@ -88,10 +88,17 @@ def frontier(
     from pipesat.solver.search import versions
 
     stated = stated_layers(layers_per_stage, placements, target)
-    if caps is not None and count is not None:
-        raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
-    if by_mode and placements is not None:
-        raise BadInput("expected placements or by_mode, not both", where="by_mode")
+    require(
+        caps is None or count is None,
+        "the caps are given: expected `caps` or `count`",
+        where="count",
+        value=count,
+    )
+    require(
+        not by_mode or placements is None,
+        "expected placements or by_mode, not both",
+        where="by_mode",
+    )
     remarks, release = documents_of(problem.remarks), released(target, version)
     problem = problem_for(problem, target)
     placed = with_choices(problem) if by_mode else _placed(problem, placements, stated)
@@ -211,17 +218,18 @@ def min_memory(
     accepted, remarks = share("within", within, 10_000), documents_of(problem.remarks)
     told = {} if target is None else {"for": target, "release": released(target, version)}
     caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
-    if caps is not None and len(caps) != len(problem.devices):
-        raise BadInput(
+    if capacity_of is not None:
+        require(
+            len(capacity_of.devices) == len(problem.devices),
             f"expected a problem of {len(problem.devices)} devices",
             where="capacity_of",
-            value=len(caps),
+            value=len(capacity_of.devices),
         )
-    if capacity_of is not None and (unit := capacity_of.memory_unit) != problem.memory_unit:
-        raise BadInput(
+        require(
+            capacity_of.memory_unit == problem.memory_unit,
             f"expected the memory unit of the problem, {problem.memory_unit!r}",
             where="capacity_of",
-            value=unit,
+            value=capacity_of.memory_unit,
         )
     if caps is not None and caps != [device.memory for device in problem.devices]:
         problem = problem.with_memory(caps)
@@ -263,11 +271,11 @@ def _placed(
     placed: dict[str | None, Problem] = {}
     for name in names:
         label = Geometry(name, len(problem.devices)).label
-        if label not in found:
-            raise BadInput(
-                f"{name} is not possible with these devices and microbatches",
-                where="placements",
-                value=text,
-            )
+        require(
+            label in found,
+            f"{name} is not possible with these devices and microbatches",
+            where="placements",
+            value=text,
+        )
         placed[label] = found[label]
     return placed

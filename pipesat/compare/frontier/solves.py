@@ -192,10 +192,9 @@ class Study:
         def over() -> bool:
             return self.deadline.over or self.deadline.seconds >= expires
 
-        def allowed(cap: int) -> bool:
-            return over() or curve.prove_by_arithmetic(cap) <= target
-
-        bisect_left(amounts, True, key=allowed)
+        bisect_left(
+            amounts, True, key=lambda cap: over() or curve.prove_by_arithmetic(cap) <= target
+        )
         undecided: list[int] = []
         for falling in (True,) if fall_only else (True, False):
             while not over():

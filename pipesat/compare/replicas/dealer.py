@@ -119,9 +119,12 @@ def checked_load(
         If sequences are fewer than microbatches, too long for one, or sums too large.
     """
     wanted = replicas * replay.places
-    if len(costs) < wanted:
-        text = f"{len(costs)} sequences, expected at least {wanted}: {replicas} replicas with "
-        raise BadInput(f"{text}{replay.places} microbatches each", where="lengths")
+    require(
+        len(costs) >= wanted,
+        f"{len(costs)} sequences, expected at least {wanted}: {replicas} replicas with "
+        f"{replay.places} microbatches each",
+        where="lengths",
+    )
     for number, length in enumerate(lengths if cap is not None else ()):
         if length > (cap or 0):
             raise BadInput(

@@ -187,6 +187,8 @@ def _cap(load: Load) -> int:
 
 
 def _in_turn(load: Load, packs: Sequence[list[int]]) -> Replicas:
-    if len(packs) != load.count or not all(packs):
-        raise NotApplicable(f"it makes {len(packs)} microbatches, not {load.count}")
+    require_applicable(
+        len(packs) == load.count and all(packs),
+        f"it makes {len(packs)} microbatches, not {load.count}",
+    )
     return [[*packs[replica :: load.replicas]] for replica in range(load.replicas)]

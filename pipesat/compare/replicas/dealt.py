@@ -141,28 +141,31 @@ def _costs(
     """What each sequence takes, and how many microbatches a replica has."""
     (route,) = problem.routes
     if lengths is None:
-        if reference is not None or quadratic or tokens is not None:
-            raise BadInput("reference, quadratic and tokens go with them", where="lengths")
+        require(
+            reference is None and not quadratic and tokens is None,
+            "reference, quadratic and tokens go with them",
+            where="lengths",
+        )
         if route.classes is None:
             raise BadInput(
                 "expected a list of all replicas' microbatches, or lengths beside the number",
                 where="microbatches",
                 value=route.microbatches,
             )
-        if route.microbatches % replicas:
-            raise BadInput(
-                f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas",
-                where="microbatches",
-            )
+        require(
+            route.microbatches % replicas == 0,
+            f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas",
+            where="microbatches",
+        )
         return costs_of_list(problem), route.microbatches // replicas
     if reference is None:
         raise BadInput("expected the length that the stages' costs are of", where="reference")
-    if problem.has_lists:
-        raise BadInput(
-            "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
-            where="microbatches",
-            value="a list",
-        )
+    require(
+        not problem.has_lists,
+        "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
+        where="microbatches",
+        value="a list",
+    )
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 
@@ -176,8 +179,10 @@ def _require_fit(load: Load) -> None:
             )
         large = int((2 * load.tokens > load.cap).sum())
         if large > load.count:
-            text = f"{large} sequences have more than half of the {load.cap} tokens that a "
-            raise Infeasible(f"{text}microbatch may have, and there are {load.count} of these")
+            raise Infeasible(
+                f"{large} sequences have more than half of the {load.cap} tokens that a "
+                f"microbatch may have, and there are {load.count} of these"
+            )
     if not load.costs[:, load.replay.timed].min() or not load.replay.slacks or m > _PLACES:
         return  # an op of no length may hold nothing
     for slack, row in load.replay.slacks:
@@ -194,5 +199,7 @@ def _require_fit(load: Load) -> None:
         here = cases.copy()
         here[:, range(m), range(m)] = load.costs[sequence][:, None]
         if load.replay.excess(here).min() > 0:
-            text = f"sequence {sequence} does not fit into memory at any place of a replica"
-            raise Infeasible(f"{text}, with the shortest around it")
+            raise Infeasible(
+                f"sequence {sequence} does not fit into memory at any place of a replica, "
+                "with the shortest around it"
+            )

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipesat.core.arrays import Floats, Ints
-from pipesat.core.errors import BadInput, NotApplicable, require
+from pipesat.core.errors import BadInput, require, require_applicable
 from pipesat.core.grouping import in_rows
 from pipesat.core.settings import MOST_AMOUNT
 from pipesat.kernels.replicas import RouteOps, ends_in_cases, excess_in_cases
@@ -48,8 +48,10 @@ class Replay:
 
     def __init__(self, problem: Problem, order: Order) -> None:
         sequence = linearize(problem, order)
-        if sequence.copies or not all(isinstance(item, Op) for item in sequence.item):
-            raise NotApplicable("it runs pairs or copies, which are not timed over replicas")
+        require_applicable(
+            not sequence.copies and all(isinstance(item, Op) for item in sequence.item),
+            "it runs pairs or copies, which are not timed over replicas",
+        )
         self.places = problem.routes[0].microbatches
         self.ops: list[Op] = [*sequence.item]  # type: ignore[list-item]
         numbers = zip(sequence.device, range(len(self.ops)), strict=True)
@@ -273,12 +275,12 @@ def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
     """Amounts as an entry of ``microbatches`` states them."""
     stages, delays = {}, list[tuple[int, int]]()
     for number, stage in enumerate(problem.stages):
-        if stage.modes:
-            raise BadInput(
-                "no file states a microbatch of several sequences on a stage with modes",
-                where="problems",
-                value=f"stage {number}",
-            )
+        require(
+            not stage.modes,
+            "no file states a microbatch of several sequences on a stage with modes",
+            where="problems",
+            value=f"stage {number}",
+        )
         names = [key for key in AMOUNTS if not (key == "BW" and stage.sums)]
         stages[str(number)] = {key: costs[column(number, key)] for key in names}
         row = _row(stage, problem.link_of_class(number, 0))
@@ -288,9 +290,12 @@ def _stated(problem: Problem, costs: Sequence[int]) -> dict[str, Any]:
     above = max((Fraction(total - 1, one) for one, total in some), default=Fraction(1))
     near = ((above + most) / 2).limit_denominator(int(_MOST_FACTOR / max(Fraction(1), most)) or 1)
     num, den = comm = near.as_integer_ratio()
-    if max(comm) > _MOST_FACTOR or any(scaled(one, comm) != total for one, total in delays):
-        text = "no factor gives the delays of a microbatch of several sequences, rounded one by one"
-        raise BadInput(f"{text}: deal whole microbatches, or without delays", where="problems")
+    require(
+        max(comm) <= _MOST_FACTOR and all(scaled(one, comm) == total for one, total in delays),
+        "no factor gives the delays of a microbatch of several sequences, rounded one by one: "
+        "deal whole microbatches, or without delays",
+        where="problems",
+    )
     return {"stages": stages} | ({} if comm == ONE else {"comm": [num, den]})
 
 

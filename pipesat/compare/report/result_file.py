@@ -137,10 +137,13 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
             value=InFile(model.value),
         )
     bound = model.lower_bound
-    if value is not None and bound is not None and bound > value:
-        raise BadInput(
-            f"expected at most the value {value}", source=source, where="lower_bound", value=bound
-        )
+    require(
+        value is None or bound is None or bound <= value,
+        f"expected at most the value {value}",
+        source=source,
+        where="lower_bound",
+        value=bound,
+    )
     status = Standing(value, bound, value is None and model.status == "infeasible").status
     require(
         model.status == status,

@@ -16,7 +16,7 @@ from pipesat.compare.result import Result, Schedule
 from pipesat.compare.schedules import valid_schedule
 from pipesat.core.arguments import public
 from pipesat.core.complaint import unknown_format
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.core.folder import add_files, has_file
 from pipesat.core.strict_json import LARGEST_RUN, read_json
 from pipesat.layers.layers_file import parse_layers
@@ -110,9 +110,11 @@ def result_in(folder: Path) -> Result:
     """Read what a solve has written into a folder."""
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
-    if not has_file(folder, "result.json"):
-        expected = "expected a folder that pipesat solve -o or compare -o wrote"
-        raise BadInput(f"no result.json here: {expected}", source=str(folder))
+    require(
+        has_file(folder, "result.json"),
+        "no result.json here: expected a folder that pipesat solve -o or compare -o wrote",
+        source=str(folder),
+    )
     schedule = valid_schedule(problem, path) if has_file(folder, "schedule.json") else None
     return read_result(folder / "result.json", problem, schedule)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import require_applicable
 from pipesat.problem.problem import Problem
 from pipesat.runtimes.steps import in_rounds, outgoing
 from pipesat.schedule.copies import offloads_anything
@@ -48,10 +48,10 @@ def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:
         As :func:`pipesat.schedule.timing.time_order`.
     """
     linear = linearize(problem, order)
-    if offloads_anything(problem, linear):
-        raise NotApplicable(
-            "risk knows no copies yet: memory of offloaded microbatches depends on when they run"
-        )
+    require_applicable(
+        not offloads_anything(problem, linear),
+        "risk knows no copies yet: memory of offloaded microbatches depends on when they run",
+    )
     return linear if links == "independent" else _with_transfers(problem, linear, links)
 
 

@@ -33,7 +33,7 @@ from pipesat.compare.sweep.runs import (
 from pipesat.compare.sweep.spec import Case, Spec, cases_of, problem_of, read_spec
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_files
-from pipesat.core.errors import BadInput, Contradiction, require
+from pipesat.core.errors import Contradiction, require
 from pipesat.core.folder import json_file
 from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts, Table, table_of
@@ -290,11 +290,17 @@ def sweep(
     Contradiction
         If rows do not agree with each other.
     """
-    if dry_run and (retry or schedules):
-        where = "retry" if retry else "schedules"
-        raise BadInput("`dry_run` runs no case and writes nothing", where=where, value=True)
-    if ray is not None and processes is not None:
-        raise BadInput("Ray decides how many cases run at a time", where="processes")
+    require(
+        not (dry_run and (retry or schedules)),
+        "`dry_run` runs no case and writes nothing",
+        where="retry" if retry else "schedules",
+        value=True,
+    )
+    require(
+        ray is None or processes is None,
+        "Ray decides how many cases run at a time",
+        where="processes",
+    )
     source = "" if isinstance(spec, Spec) else str(spec)
     data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
     if time_limit is not None:

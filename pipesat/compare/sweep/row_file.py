@@ -98,8 +98,11 @@ def _read(path: Path) -> tuple[dict[str, SweepRow], bytes]:
         require(key not in rows, "this key has a row already", source=source, where="key")
         rows[key] = row
     head = rest.rstrip(b"\0")
-    if not (head.startswith(_HEAD) or _HEAD.startswith(head)):
-        raise BadInput("expected rows of a sweep", source=f"{path}:{len(lines) + 1}")
+    require(
+        head.startswith(_HEAD) or _HEAD.startswith(head),
+        "expected rows of a sweep",
+        source=f"{path}:{len(lines) + 1}",
+    )
     return rows, rest
 
 
@@ -107,8 +110,9 @@ def standing_of(row: SweepRow) -> Standing:
     """What a row says of its value."""
     result: Mapping[str, Any] = row["result"] or {}
     infeasible = row["status"] == "infeasible"
-    of = f"case {row['key'][:12]}"
-    return Standing(result.get("value"), result.get("lower_bound"), infeasible, of)
+    return Standing(
+        result.get("value"), result.get("lower_bound"), infeasible, f"case {row['key'][:12]}"
+    )
 
 
 def require_agreement(rows: Iterable[SweepRow]) -> None:

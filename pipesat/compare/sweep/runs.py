@@ -140,8 +140,7 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
             said = _one_line(error.cause)
             raise BadInput(said, source="a machine of the cluster") from None
         except ray.exceptions.RayError as error:
-            lost = f"{type(error).__name__}: {_one_line(error)}"
-            return answer("killed", lost) | {"host": None}
+            return answer("killed", f"{type(error).__name__}: {_one_line(error)}") | {"host": None}
         return found
 
     try:
@@ -161,10 +160,10 @@ def ray_cluster(address: str, workers: int, over: threading.Event) -> Iterator[P
 def run_task(job: bytes, version: str) -> Answer:
     """Run a job in a worker of Ray."""
     here = importlib.metadata.version("pipesat")
-    if here != version:
-        raise BadInput(
-            f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started"
-        )
+    require(
+        here == version,
+        f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started",
+    )
     return run_case(pickle.loads(job))  # noqa: S301  it is ours
 
 

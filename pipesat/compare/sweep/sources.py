@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -57,11 +57,13 @@ def with_axes(problem: Problem, axes: Axes) -> Problem:
 Axes: TypeAlias = Mapping[str, Any]
 """Values of the axes that shape a problem; ``None`` where the grid has no such axis."""
 
-_Amounts = Annotated[
-    list[Amount],
+_T = TypeVar("_T")
+OneOrMore: TypeAlias = Annotated[
+    list[_T],
     Field(min_length=1),
     BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
 ]
+"""A list of values; one value alone is a list of length 1."""
 
 
 Source: TypeAlias = Callable[[Axes], Problem]
@@ -71,14 +73,14 @@ Source: TypeAlias = Callable[[Axes], Problem]
 class NumbersModel(StrictModel):
     """A table ``[costs.NAME]`` of numbers, as ``pipesat problem new`` takes them."""
 
-    F: _Amounts
-    B: _Amounts
-    W: _Amounts
-    BW: _Amounts | None = None
-    held_after_F: _Amounts = [0]
-    held_after_B: _Amounts = [0]
+    F: OneOrMore[Amount]
+    B: OneOrMore[Amount]
+    W: OneOrMore[Amount]
+    BW: OneOrMore[Amount] | None = None
+    held_after_F: OneOrMore[Amount] = [0]
+    held_after_B: OneOrMore[Amount] = [0]
     layers: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    static: _Amounts = [0]
+    static: OneOrMore[Amount] = [0]
     overlap: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
     time_unit: str = ""
     memory_unit: str = ""
@@ -126,10 +128,12 @@ def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
     links = profile.links if model.links is None else read_links(folder / model.links)
 
     def problem(axes: Axes) -> Problem:
-        if isinstance(axes["memory"], int | list):
-            raise BadInput(
-                "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
-            )
+        require(
+            not isinstance(axes["memory"], int | list),
+            "expected an amount with its unit, as 40GiB",
+            where="memory",
+            value=axes["memory"],
+        )
         backward: Any = axes["backward"] or "auto"
         made = problem_from_profile(
             profile,
@@ -158,8 +162,9 @@ def from_problem(path: Path) -> Source:
     def problem(axes: Axes) -> Problem:
         changed = given
         if axes["microbatches"] is not None:
-            if given.has_lists:
-                raise BadInput("the problem's microbatches are a list", where="microbatches")
+            require(
+                not given.has_lists, "the problem's microbatches are a list", where="microbatches"
+            )
             changed = given.with_microbatches(axes["microbatches"])
         return with_axes(changed, axes)
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from glob import iglob
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from pipesat.compare.sweep.sources import (
     Capacity,
     NumbersModel,
+    OneOrMore,
     ProfileModel,
     Source,
     from_numbers,
@@ -39,14 +40,7 @@ LARGEST_FILE: Final = 16 << 20
 _MOST_SEED: Final = 2**31 - 1
 
 
-_T = TypeVar("_T")
 _Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
-_Axis: TypeAlias = Annotated[
-    list[_T],
-    Field(min_length=1),
-    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
-]
-"""A list of values; one value alone is an axis of length 1."""
 
 
 class RunModel(StrictModel):
@@ -62,20 +56,20 @@ class GridModel(StrictModel):
     The first ten shape the problem, the others say how it is solved.
     """
 
-    problem: _Axis[str] | None = None
-    costs: _Axis[str] | None = None
-    devices: _Axis[Annotated[int, Field(ge=1, le=MOST_DEVICES)]] | None = None
-    microbatches: _Axis[Count] | None = None
-    placement: _Axis[Placement] | None = None
-    chunks: _Axis[Annotated[int, Field(ge=1)]] | None = None
-    split: _Axis[Literal["even", "balanced"]] | None = None
-    memory: _Axis[Capacity] | None = None
-    comm: _Axis[Amount] | None = None
-    backward: _Axis[Literal["auto", "split", "fused", "either"]] | None = None
-    objective: _Axis[Literal["makespan", "span"]] = ["makespan"]
-    target: _Axis[Literal["any", Target]] = ["any"]
-    time_limit: _Axis[_Seconds] = [60.0]
-    seed: _Axis[Annotated[int, Field(ge=0, le=_MOST_SEED)]] = [0]
+    problem: OneOrMore[str] | None = None
+    costs: OneOrMore[str] | None = None
+    devices: OneOrMore[Annotated[int, Field(ge=1, le=MOST_DEVICES)]] | None = None
+    microbatches: OneOrMore[Count] | None = None
+    placement: OneOrMore[Placement] | None = None
+    chunks: OneOrMore[Annotated[int, Field(ge=1)]] | None = None
+    split: OneOrMore[Literal["even", "balanced"]] | None = None
+    memory: OneOrMore[Capacity] | None = None
+    comm: OneOrMore[Amount] | None = None
+    backward: OneOrMore[Literal["auto", "split", "fused", "either"]] | None = None
+    objective: OneOrMore[Literal["makespan", "span"]] = ["makespan"]
+    target: OneOrMore[Literal["any", Target]] = ["any"]
+    time_limit: OneOrMore[_Seconds] = [60.0]
+    seed: OneOrMore[Annotated[int, Field(ge=0, le=_MOST_SEED)]] = [0]
 
 
 class SpecModel(StrictModel):
@@ -85,7 +79,7 @@ class SpecModel(StrictModel):
     name: str = ""
     run: RunModel = RunModel()
     costs: dict[str, dict[str, Any]] = {}
-    grid: _Axis[dict[str, Any]]
+    grid: OneOrMore[dict[str, Any]]
 
 
 SHAPING: Final = tuple(GridModel.model_fields)[:10]
@@ -178,18 +172,26 @@ def _grid(
 def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None:
     require(costs, "expected a table [costs.NAME], or an axis problem", source=where)
     for number, name in enumerate(model.costs or []):
-        if name not in costs:
-            raise BadInput(
-                f"expected one of {', '.join(costs)}",
-                source=where,
-                where=f"costs[{number}]",
-                value=name,
-            )
+        require(
+            name in costs,
+            f"expected one of {', '.join(costs)}",
+            source=where,
+            where=f"costs[{number}]",
+            value=name,
+        )
     for name in ("devices", "microbatches"):
-        if getattr(model, name) is None:
-            raise BadInput("this axis is required and missing", source=where, where=name)
-    if model.chunks is not None and "loop" not in (model.placement or []):
-        raise BadInput('only a loop has a choice: placement = "loop"', source=where, where="chunks")
+        require(
+            getattr(model, name) is not None,
+            "this axis is required and missing",
+            source=where,
+            where=name,
+        )
+    require(
+        model.chunks is None or "loop" in (model.placement or []),
+        'only a loop has a choice: placement = "loop"',
+        source=where,
+        where="chunks",
+    )
 
 
 def _problem_files(
@@ -203,10 +205,9 @@ def _problem_files(
             found = (
                 [] if "\0" in pattern else sorted(iglob(pattern, root_dir=folder, recursive=True))
             )
-        if not found:
-            raise BadInput(
-                "no such problem file", source=where, where=f"problem[{number}]", value=pattern
-            )
+        require(
+            found, "no such problem file", source=where, where=f"problem[{number}]", value=pattern
+        )
         names |= dict.fromkeys(found)
     sources.update({name: from_problem(folder / name) for name in names})
     return list(names)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pipesat.core.arguments import public
 from pipesat.core.atomic import write_file
 from pipesat.core.complaint import validated
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import require, said_of
 from pipesat.core.folder import json_file
 from pipesat.core.showing import Displayed, Facts, Table, table_of
 from pipesat.core.strict_json import StrictModel, read_json
@@ -218,28 +218,28 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
 
 def _check(profile: Profile) -> None:
     for number, layer in enumerate(profile.layers):
-        if layer.kind not in profile.kinds:
-            raise BadInput(
-                f"expected a key of kinds: {', '.join(profile.kinds)}",
-                where=f"layers[{number}].kind",
-                value=layer.kind,
-            )
+        require(
+            layer.kind in profile.kinds,
+            f"expected a key of kinds: {', '.join(profile.kinds)}",
+            where=f"layers[{number}].kind",
+            value=layer.kind,
+        )
     most = len(profile.layers)
     for number, stage in enumerate(profile.stages):
         begin, end = stage.layers
-        if not begin < end <= most:
-            raise BadInput(
-                f"expected [begin, end] with begin < end <= {most}",
-                where=f"stages[{number}].layers",
-                value=stage.layers,
-            )
+        require(
+            begin < end <= most,
+            f"expected [begin, end] with begin < end <= {most}",
+            where=f"stages[{number}].layers",
+            value=stage.layers,
+        )
     for number, tied in enumerate(profile.tied):
-        if max(tied.layers) >= most:
-            raise BadInput(
-                f"expected layers from 0 to {most - 1}",
-                where=f"tied[{number}].layers",
-                value=tied.layers,
-            )
+        require(
+            max(tied.layers) < most,
+            f"expected layers from 0 to {most - 1}",
+            where=f"tied[{number}].layers",
+            value=tied.layers,
+        )
 
 
 def read_links(path: str | Path) -> LinksModel:

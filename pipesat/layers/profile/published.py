@@ -145,8 +145,11 @@ def named_shape(name: str) -> NamedShape:
     try:
         return SHAPES[named("config", name, SHAPES)]
     except BadInput as error:
-        other = f"{error.expected}. Any other is the most similar of these with its own `shape`"
-        raise BadInput(other, where=error.where, value=name) from None
+        raise BadInput(
+            f"{error.expected}. Any other is the most similar of these with its own `shape`",
+            where=error.where,
+            value=name,
+        ) from None
 
 
 SIZES: Final[Keys] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import require, said_of
 from pipesat.core.settings import OneRoutePlacement
 from pipesat.layers.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.layers.profile.modes import (
@@ -86,8 +86,11 @@ def problem_of_profile(
         W holds in those that recompute before it is static memory. Bytes per second between a
         device and its host, ``None``: as measured. 1 channel for both directions, or one each.
     """
-    if modes and not profile.options.modes:
-        raise BadInput("the profile has no memory modes: measure it with modes", where="modes")
+    require(
+        not modes or profile.options.modes,
+        "the profile has no memory modes: measure it with modes",
+        where="modes",
+    )
     run = training or Training()
     geometry = Geometry(placement, devices, chunks)
     parts = layers_of_stages(profile, geometry.parts, split)

@@ -148,7 +148,9 @@ def static_memory(
         buffers=sum(stage.buffers for stage in stages),
         receive=_receive_buffers(profile, stages, training, microbatches),
         transient=max(
-            _transient(stage, split) for stage, split in zip(stages, splits, strict=True)
+            int(getattr(stage.transient, kind))
+            for stage, split in zip(stages, splits, strict=True)
+            for kind in (("F", "BW", "B", "W") if split else ("F", "BW"))
         ),
         reserve=training.reserve,
     )
@@ -205,8 +207,3 @@ def _receive_buffers(
         else:
             once += gradient
     return microbatches * per_microbatch + once
-
-
-def _transient(stage: StageCosts, split: bool) -> int:
-    kinds = ("F", "BW", "B", "W") if split else ("F", "BW")
-    return max(int(getattr(stage.transient, kind)) for kind in kinds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput, require
+from pipesat.core.errors import require
 from pipesat.core.settings import Keys, keyed
 from pipesat.runtimes.torch.companions import ModeRow, read_mode_rows, require_rows_of
 from pipesat.runtimes.torch.csv_file import rows_of_csv
@@ -60,8 +60,7 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
         value=len(rows),
     )
     for rank, row in enumerate(rows):
-        if not row:
-            raise BadInput(f"rank {rank} has no stage, torch needs one at least", source=source)
+        require(row, f"rank {rank} has no stage, torch needs one at least", source=source)
     stages_on = tuple(tuple(sorted({action.stage for action in row})) for row in rows)
     placed = sorted(stage for stages in stages_on for stage in stages)
     require(
@@ -107,12 +106,12 @@ class Shape:
         require(
             sum(self.blocks), "expected at least one of the blocks", where="shape", value="blocks=0"
         )
-        if self.width % self.heads:
-            raise BadInput(
-                f"expected a multiple of the {self.heads} heads",
-                where="shape",
-                value=f"width={self.width}",
-            )
+        require(
+            self.width % self.heads == 0,
+            f"expected a multiple of the {self.heads} heads",
+            where="shape",
+            value=f"width={self.width}",
+        )
 
 
 def measured_shape(given: str | Mapping[str, Any] | None) -> Shape:

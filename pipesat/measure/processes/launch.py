@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput, RunFailed, require
 from pipesat.core.torch_releases import RELEASES, TESTED
 from pipesat.measure.processes.forks import Batch, Call, Host, Outcome, first_failed
 
@@ -92,8 +92,9 @@ def _failure(name: str, outcome: Outcome, folder: Path) -> BadInput | RunFailed:
         return BadInput(outcome.error.expected, where=outcome.error.where)
     code = outcome.code
     ended = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
-    message = f"{name} failed ({whereabouts(folder, name)}): {outcome.error or ended}"
-    return RunFailed(message, outcome.log)
+    return RunFailed(
+        f"{name} failed ({whereabouts(folder, name)}): {outcome.error or ended}", outcome.log
+    )
 
 
 def progress_file(folder: Path, name: str) -> Path:
@@ -132,8 +133,10 @@ class TorchApi(NamedTuple):
 
 def require_torch() -> None:
     """Find out, without importing it, whether torch is installed."""
-    if importlib.util.find_spec("torch") is None:
-        raise BadInput(f"this needs PyTorch: pip install 'torch>={RELEASES[0].version}'")
+    require(
+        importlib.util.find_spec("torch") is not None,
+        f"this needs PyTorch: pip install 'torch>={RELEASES[0].version}'",
+    )
 
 
 def load_torch_api() -> TorchApi:

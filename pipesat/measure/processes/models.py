@@ -117,10 +117,12 @@ def own_model(
             value=type(layers).__name__,
         )
     for number, layer in enumerate(layers):
-        if not isinstance(layer, nn.Module):
-            raise BadInput(
-                "expected a torch.nn.Module", where=f"layers[{number}]", value=type(layer).__name__
-            )
+        require(
+            isinstance(layer, nn.Module),
+            "expected a torch.nn.Module",
+            where=f"layers[{number}]",
+            value=type(layer).__name__,
+        )
 
     def build(part: range) -> list[nn.Module]:
         copies = copy.deepcopy([layers[i] for i in part])  # at once: what they share stays shared
@@ -128,12 +130,12 @@ def own_model(
 
     def placed(number: int) -> tuple[Any, Any]:
         pair = microbatch(number)
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise BadInput(
-                "expected a tuple of input and target",
-                where=f"microbatch({number})",
-                value=type(pair).__name__,
-            )
+        require(
+            isinstance(pair, tuple) and len(pair) == 2,
+            "expected a tuple of input and target",
+            where=f"microbatch({number})",
+            value=type(pair).__name__,
+        )
         return _moved(pair[0], device, dtype), _moved(pair[1], device, dtype)
 
     return LayeredModel(
@@ -169,17 +171,17 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
     and target of microbatch i, ``g(output, target)`` its loss.
     """
     module, _, name = path.partition(":")
-    if not module or not name:
-        raise BadInput("expected package.module:function", where="model", value=path)
+    require(module and name, "expected package.module:function", where="model", value=path)
     try:
         function = getattr(_imported(module, folder), name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)  # the same weights on every process
             returned = function()
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
         raise BadInput(
-            f"cannot be imported and called: {reason}", where="model", value=path
+            f"cannot be imported and called: {type(error).__name__}: {error}",
+            where="model",
+            value=path,
         ) from error
     if not isinstance(returned, dict) or sorted(returned) != sorted(_KEYS):
         got = sorted(map(str, returned)) if isinstance(returned, dict) else type(returned).__name__
@@ -263,12 +265,12 @@ def load_model(job: Job) -> TrainedModel:
             f"cannot be imported: {type(error).__name__}: {error}", where="model", value=job.module
         ) from error
     for name in _FUNCTIONS:
-        if not callable(getattr(model, name, None)):
-            raise BadInput(
-                f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
-                where="model",
-                value=job.module,
-            )
+        require(
+            callable(getattr(model, name, None)),
+            f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
+            where="model",
+            value=job.module,
+        )
     return model
 
 

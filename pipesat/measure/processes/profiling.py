@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, require
 from pipesat.layers.profile.costs_file import MeasureOptions
 from pipesat.layers.profile.cut import layers_of_stages
 from pipesat.layers.profile.profile_file import FORMAT, Profile, parse_profile
@@ -64,12 +64,12 @@ def walk(model: LayeredModel) -> list[Boundary]:
         entered = values
         values = [_run(f"layer {model.names[number]}", layer, x) for x in entered]
         one, other = (tuple(value.shape) for value in values)
-        if one != other:
-            raise BadInput(
-                f"layer {model.names[number]} returns shape {one} for microbatch 0 and {other} "
-                "for microbatch 1, expected equal ones: torch receives every microbatch into a "
-                "buffer of the first one's shape"
-            )
+        require(
+            one == other,
+            f"layer {model.names[number]} returns shape {one} for microbatch 0 and {other} "
+            "for microbatch 1, expected equal ones: torch receives every microbatch into a "
+            "buffer of the first one's shape",
+        )
         signature = known or (
             _signature(layer),
             str(spec(entered[0])),
@@ -115,8 +115,12 @@ def _input(model: LayeredModel, microbatch: int) -> Any:
     where = f"microbatch({microbatch})"
     with _tried(f"{where} failed"):
         value, _ = model.microbatch(microbatch)
-    if not isinstance(value, torch.Tensor):
-        raise BadInput("expected one tensor as input", where=where, value=type(value).__name__)
+    require(
+        isinstance(value, torch.Tensor),
+        "expected one tensor as input",
+        where=where,
+        value=type(value).__name__,
+    )
     return value
 
 
@@ -239,14 +243,17 @@ class Profiler:
 
 def profile_layers(model: LayeredModel, source: dict[str, Any], options: MeasureOptions) -> Profile:
     """Measure a model's kinds of layers, and the stages of every number that is asked for."""
-    if options.modes and options.checkpoint:
-        raise BadInput("checkpointed layers recompute in every mode: leave one out", where="modes")
-    if options.stages and max(options.stages) > len(model.names):
-        raise BadInput(
-            f"the model has {len(model.names)} layers, expected at most as many stages",
-            where="stages",
-            value=max(options.stages),
-        )
+    require(
+        not options.modes or not options.checkpoint,
+        "checkpointed layers recompute in every mode: leave one out",
+        where="modes",
+    )
+    require(
+        max(options.stages, default=0) <= len(model.names),
+        f"the model has {len(model.names)} layers, expected at most as many stages",
+        where="stages",
+        value=max(options.stages, default=0),
+    )
     with _threads(options.threads), _collecting_little():
         boundaries = walk(model)
         profiler = Profiler(model, options, boundaries)

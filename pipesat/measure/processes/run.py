@@ -194,8 +194,12 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     wanted = len(job.order.rows)
     require(wanted == ranks, f"torchrun started {ranks} ranks, expected {wanted}, one per device")
-    if job.device == "cuda" and not torch.cuda.is_available():
-        raise BadInput("no GPU that torch can use is there", where="device", value=job.device)
+    require(
+        job.device != "cuda" or torch.cuda.is_available(),
+        "no GPU that torch can use is there",
+        where="device",
+        value=job.device,
+    )
     backend = "nccl" if job.device == "cuda" else "gloo"
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from pipesat.core.arguments import public
-from pipesat.core.errors import NotApplicable, require, require_applicable, said_of
+from pipesat.core.errors import require, require_applicable, said_of
 from pipesat.core.grouping import grouped
 from pipesat.core.strict_json import MOST
 from pipesat.measure.timeline.observed import CostKey, LinkKey, cost_key, delays_seen, gaps_of
@@ -51,8 +51,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     NotApplicable
         If there are memory modes, or the timeline is of the toy model.
     """
-    if problem.has_modes:
-        raise NotApplicable("refit cannot take memory modes into account yet")
+    require_applicable(not problem.has_modes, "refit cannot take memory modes into account yet")
     require_applicable(
         timeline.source != TOY_SOURCE,
         "the timeline is of a toy model, whose times are not those of the model that is to "

@@ -160,8 +160,10 @@ def _ranks(trace: Trace) -> int:
     """Return the number of pipeline ranks, all of which every replica has."""
     for row in trace.rows:
         if row.end < row.start:
-            long = f"{row.end - row.start:g} us, expected no negative time"
-            raise BadInput(f"{row.kind} at {row.start:g} us on rank {row.rank} takes {long}")
+            raise BadInput(
+                f"{row.kind} at {row.start:g} us on rank {row.rank} takes "
+                f"{row.end - row.start:g} us, expected no negative time"
+            )
     ranks = grouped((row.replica, row.rank) for row in trace.rows)
     held = {replica: {*own} for replica, own in ranks.items()}
     most = max(held.values(), key=len)
@@ -169,9 +171,10 @@ def _ranks(trace: Trace) -> int:
         said = "of one rank only" if len(most) == 1 else f"of ranks {sorted(most)} only"
         raise BadInput(f"ops {said}, expected those of all ranks")
     for replica, own in held.items():
-        if own != most:
-            text = f"replica {replica} has ranks {sorted(own)}, others {sorted(most)}"
-            raise BadInput(text + _ONE_JOB)
+        require(
+            own == most,
+            f"replica {replica} has ranks {sorted(own)}, others {sorted(most)}{_ONE_JOB}",
+        )
     return len(most)
 
 
@@ -270,8 +273,10 @@ def _named(
             raise BadInput(f"{op} is twice in step {row.iteration}{_ONE_JOB}")
         named[key][op] = row
     if missing := {*range(max(homes) + 1)} - homes.keys():
-        text = f"stages {sorted(homes)} ran, and {sorted(missing)} did not"
-        raise BadInput(f"{text}: expected the traces of all ranks")
+        raise BadInput(
+            f"stages {sorted(homes)} ran, and {sorted(missing)} did not: expected the traces of "
+            "all ranks"
+        )
     return named, tuple(homes[stage] for stage in range(len(homes)))
 
 
@@ -281,8 +286,10 @@ def _require_whole(ops: frozenset[Op], homes: Sequence[int]) -> None:
             kinds = "".join(kind for kind in KINDS if Op(stage, kind, microbatch) in ops)
             if kinds not in ("FBW", "F" + "BW"):
                 lacking = "backward" if "F" in kinds else "forward"
-                text = f"no step has the {lacking} of microbatch {microbatch} on stage {stage}"
-                raise BadInput(f"{text}: expected whole steps of all ranks of one job")
+                raise BadInput(
+                    f"no step has the {lacking} of microbatch {microbatch} on stage {stage}: "
+                    "expected whole steps of all ranks of one job"
+                )
 
 
 def _step(
@@ -300,8 +307,10 @@ def _step(
         for before, after in pairwise(row):
             over = at[before][1] - at[after][0]
             if over > max(1.0, 0.01 * (at[before][1] - at[before][0])):
-                text = f"{before} and {after} overlap by {over:.0f} us in step {iteration}"
-                raise BadInput(f"{text}, expected one op at a time on a rank")
+                raise BadInput(
+                    f"{before} and {after} overlap by {over:.0f} us in step {iteration}, expected "
+                    "one op at a time on a rank"
+                )
     came = {op: row.came for op, row in found.items() if row.came is not None and op not in joint}
     began, waiting, shifted = _one_clock(trace, iteration, at, came, homes)
     zero = min(start for start, _ in at.values())
@@ -366,8 +375,10 @@ def _one_clock(
             shift[b] = shift[a] + by
     for (a, b), by in least.items():
         if shift[a] + by - shift[b] > _LATE * typical and not trace.host_times:
-            text = f"on rank {b}, ops of step {iteration} start before rank {a} sent their input"
-            raise BadInput(f"{text}, whatever the clocks{_ONE_JOB}")
+            raise BadInput(
+                f"on rank {b}, ops of step {iteration} start before rank {a} sent their input, "
+                f"whatever the clocks{_ONE_JOB}"
+            )
     for op, (start, end) in at.items():
         by = shift[homes[op.stage]]
         at[op], began[op] = (start + by, end + by), began[op] + by

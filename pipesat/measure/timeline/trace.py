@@ -68,8 +68,10 @@ def import_traces(
         )
         timeline = timeline_of(problem, found, found.steps[typical(found)], found.steps)
         if (longest := max(timeline.makespans)) > MOST_US:
-            text = f"a step of {longest:g} us, expected at most {MOST_US:g}"
-            raise BadInput(f"{text}: are these the traces of one run?")
+            raise BadInput(
+                f"a step of {longest:g} us, expected at most {MOST_US:g}: are these the traces of "
+                "one run?"
+            )
         require_order_of(problem, timeline)
     return ImportedTrace(timeline, tuple(_notes(problem, found)))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipesat.core.amounts import in_unit, unit_for
 from pipesat.core.arrays import Floats
-from pipesat.core.errors import BadInput, Deadlock, said_of
+from pipesat.core.errors import BadInput, Deadlock, require, said_of
 from pipesat.core.grouping import grouped
 from pipesat.heuristics import BASELINES
 from pipesat.kernels.timing import last_ends
@@ -68,8 +68,11 @@ def problem_of(
     """
     steps, step = costs.steps, costs.steps.steps[number]
     held = given.held is not None
-    if (given.memory or given.static) and not held:
-        raise BadInput("expected it too, what stages hold after F", where="held")
+    require(
+        (not given.memory and not given.static) or held,
+        "expected it too, what stages hold after F",
+        where="held",
+    )
     groups = [0] * steps.microbatches if classes is None else costs.groups(classes)[number].tolist()
     usual = max(groups, key=groups.count)
 

@@ -270,10 +270,11 @@ def _judged(problem: Problem, steps: Steps, rule: RuleName) -> Verdict:
 
 def _least_buffers(problem: Problem, posted: Steps) -> int | None:
     """More of them never hurt, and with one per microbatch nothing is used again."""
-
-    def enough(buffers: int) -> bool:
-        return not cycle_of(problem, with_waits(posted, buffers), RULES["graph"])
-
     most = max(problem.microbatches)
-    least = bisect_left(range(most + 1), True, lo=1, key=enough)
+    least = bisect_left(
+        range(most + 1),
+        True,
+        lo=1,
+        key=lambda buffers: not cycle_of(problem, with_waits(posted, buffers), RULES["graph"]),
+    )
     return least if least <= most else None

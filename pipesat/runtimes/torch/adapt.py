@@ -86,10 +86,9 @@ def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
         f"{title} runs one route of stages, this problem has {len(problem.routes)}",
     )
     for device, stages in enumerate(problem.stages_on):
-        if not stages:
-            raise NotApplicable(
-                f"{title} needs a stage on every rank, {problem.device_name(device)} has none"
-            )
+        require_applicable(
+            stages, f"{title} needs a stage on every rank, {problem.device_name(device)} has none"
+        )
 
 
 def each(order: Order, change: Callable[[Item], Iterable[Item]]) -> Order:

@@ -178,9 +178,11 @@ def modes_of(
         names = [mode.name for mode in modes if (mode.offload is not None) == row.offloads]
         if row.mode not in names:
             does = "offloads" if row.offloads else "recomputes"
-            expected = f"expected one of {', '.join(names) or 'none'}"
             raise _wrong(
-                f"{row.mode!r} is no mode of the problem that {does}, {expected}", row, source
+                f"{row.mode!r} is no mode of the problem that {does}, expected one of "
+                f"{', '.join(names) or 'none'}",
+                row,
+                source,
             )
         place = [mode.name for mode in modes].index(row.mode)
         found[stage, numbers[row.microbatch]] = 1 + place

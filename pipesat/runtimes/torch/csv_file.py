@@ -206,10 +206,10 @@ def torch_csv(problem: Problem, schedule: Schedule) -> str:
 def cells_of(problem: Problem, order: Order) -> list[list[Cell]]:
     """Return an order in torch's words: its stage k is the k-th of the route."""
     position = problem.place_of
-
-    def cell(item: Item) -> Cell:
-        return tuple(
-            Action(position[op.stage], LETTER_OF[op.kind], op.microbatch) for op in members(item)
-        )
-
-    return [[cell(item) for item in row] for row in order]
+    return [
+        [
+            tuple(Action(position[op.stage], LETTER_OF[op.kind], op.microbatch) for op in ops)
+            for ops in map(members, row)
+        ]
+        for row in order
+    ]

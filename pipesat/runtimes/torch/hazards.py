@@ -80,7 +80,14 @@ def hazards(
         ),
         (
             split.any,
-            "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP.",
+            "Frozen stages first: the one behind them trains nothing if its backward is split, "
+            "without an error, as torch finds weights on the way to an input's gradient. Solve "
+            'with "backward": "fused" in the first stage that is trained.',
+        ),
+        (
+            split.any,
+            "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP. "
+            "register_post_accumulate_grad_hook is never called for them either.",
         ),
         (
             pairs,

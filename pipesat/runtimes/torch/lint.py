@@ -199,8 +199,7 @@ def _lacking(places: dict[Action, Spot], stage: int, microbatch: int) -> Iterato
     half: Letter | None = "I" if "I" in has else "W" if "W" in has else None
     if "B" in has and half is not None:
         whole = f"{stage}B{microbatch} is the whole backward"
-        text = f"{stage}{half}{microbatch}, but {whole} (in parts: I and W)"
-        yield Complaint(*has[half], text)
+        yield Complaint(*has[half], f"{stage}{half}{microbatch}, but {whole} (in parts: I and W)")
     elif "B" not in has and not {"I", "W"} <= has.keys():
         missing = "B" if half is None else "W" if half == "I" else "I"
         yield Complaint(row, 0, f"{stage}{missing}{microbatch} is missing")

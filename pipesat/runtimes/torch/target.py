@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import against
-from pipesat.core.errors import BadInput, require
+from pipesat.core.errors import require
 from pipesat.core.strict_json import decoded
 from pipesat.core.torch_releases import RELEASES, TESTED, Release, release_named
 from pipesat.layers.layout import layout_of_module_names
@@ -207,13 +207,14 @@ def read_framework(
         stages = one.ranks * (2 - single) if one.parts is None else len(one.parts)
         v_shape = one.schedule == "ZBVZeroBubble"
         chunks, rest = divmod(stages, one.ranks)
-        if (
-            rest
-            or (chunks == 1) != single
-            or (v_shape and chunks != 2)
-            or one.batch % one.microbatch_size
-        ):
-            raise BadInput("it cannot place or feed these stages", value=str(one))
+        require(
+            not rest
+            and (chunks == 1) == single
+            and (not v_shape or chunks == 2)
+            and one.batch % one.microbatch_size == 0,
+            "it cannot place or feed these stages",
+            value=str(one),
+        )
         place = Geometry("vee", one.ranks) if v_shape else Geometry("loop", one.ranks, chunks)
         found = {
             "csv": one.csv,

@@ -90,9 +90,11 @@ def read_trace(paths: Sequence[str | Path], told: TraceStatement) -> Trace:
     known = ran or known  # a picture of the schedule in the folder of its run
     first, chosen = known[0]
     for document, other in known:
-        if other is not chosen:
-            text = f"this is of {other.name}, {first.source} of {chosen.name}"
-            raise BadInput(f"{text}: give the files of one job", source=document.source)
+        require(
+            other is chosen,
+            f"this is of {other.name}, {first.source} of {chosen.name}: give the files of one job",
+            source=document.source,
+        )
     try:
         trace = chosen.read([document for document, _ in known], told)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -149,5 +151,7 @@ def _unknown(document: FileValue) -> BadInput:
         return BadInput(f"this is a {content['format']} file, no trace", source=document.source)
     if chrome.events_of(content) is not None:
         return BadInput(_NAMELESS, source=document.source)
-    text = f"no known trace, expected: {', '.join(one.name for one in FORMATS)}"
-    return BadInput(text, source=document.source)
+    return BadInput(
+        f"no known trace, expected: {', '.join(one.name for one in FORMATS)}",
+        source=document.source,
+    )
