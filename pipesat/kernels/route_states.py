@@ -14,7 +14,7 @@ import numpy as np
 
 from pipesat.kernels.arrays import NONE, Ints
 from pipesat.kernels.compiled import compiled, ready
-from pipesat.kernels.device_states import NEVER, best, keys
+from pipesat.kernels.device_states import NEVER, alike, no_later
 
 ENTERED: Final = 0
 """Column of the microbatches that have entered."""
@@ -232,6 +232,37 @@ def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple
 
 
 @compiled
+def keys(states: Ints, width: int) -> Ints:
+    """Return a number for each state's first columns, the same for the same."""
+    found = np.zeros(len(states), np.int64)
+    for number in range(len(states)):
+        key = 0
+        for column in range(width):
+            key = (key * 1_000_003 + states[number, column]) & ((1 << 40) - 1)
+        found[number] = key
+    return found
+
+
+@compiled
+def unbeaten(states: Ints, order: Ints, width: int) -> Ints:
+    """Return those of states, ordered by their first columns, that no other one is as good as."""
+    found = np.empty(len(order), np.int64)
+    count = first = 0
+    for number in order:
+        if count and not alike(states[found[count - 1]], states[number], width):
+            first = count
+        beaten = False
+        for place in range(first, count):
+            if no_later(states[found[place]], states[number], width):
+                beaten = True
+                break
+        if not beaten:
+            found[count] = number
+            count += 1
+    return found[:count]
+
+
+@compiled
 def when_empty(steps: Steps, states: Ints) -> Ints:
     """Return by when all W's, then all in flight, the oldest first, can have ended, by state.
 
@@ -307,7 +338,7 @@ def loops_ready(steps: Steps, states: Ints) -> bool:
     waits = [
         ready(followers, steps, states, 1, 1),
         ready(keys, states, 1),
-        ready(best, states, states[0], 1, 1),
+        ready(unbeaten, states, states[0], 1),
         ready(when_empty, steps, states),
         ready(least_shift, states, states, 1, 1),
     ]

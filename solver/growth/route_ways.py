@@ -17,13 +17,15 @@ import numpy as np
 
 from pipesat.core.arrays import Ints, ints
 from pipesat.kernels.arrays import NONE, UNLIMITED
-from pipesat.kernels.device_states import NEVER, best, keys
+from pipesat.kernels.device_states import NEVER
 from pipesat.kernels.route_states import (
     ENTERED,
     Steps,
     followers,
+    keys,
     least_shift,
     loops_ready,
+    unbeaten,
     when_empty,
 )
 from pipesat.problem.ops import Kind, Op
@@ -36,12 +38,11 @@ from pipesat.solver.model.pairing import gains, useful_variants
 
 _SECONDS = 1e-6  # of a state, as processor time on one core of 2026
 _FEW = 100  # states that take as long as what there is to do at each op besides
-_ALL = 1 << 60
 _NUMBERS = 12_000_000  # in the states of a step, and in those that are remembered
 _LONGEST_WAY = 30_000_000  # states of all steps of which it is known how they came
 
 
-class Amounts(NamedTuple):
+class LeastAmounts(NamedTuple):
     """The least that a stage takes: times, memory after F, and more than that in its backward.
 
     ``weight`` and ``after``, time and memory of its W's, are 0 where some backward may be fused.
@@ -59,11 +60,11 @@ def _variants(problem: Problem, stage: int) -> list[Variant]:
     return useful_variants(problem, stage, 0, gains(problem))
 
 
-def amounts_of(problem: Problem, stage: int) -> Amounts:
+def amounts_of(problem: Problem, stage: int) -> LeastAmounts:
     """Return the least that a stage takes in any variant."""
     found = _variants(problem, stage)
     split = all(x.split for x in found)
-    return Amounts(
+    return LeastAmounts(
         min(x.forward for x in found),
         min(x.backward for x in found),
         min(x.held for x in found),
@@ -184,7 +185,8 @@ class RouteWays:
 
         ``False`` if there are more, or none, or time is over.
         """
-        at_most = min(4 * most, _NUMBERS // self.states.shape[1])
+        at_most = _NUMBERS // self.states.shape[1]
+        at_most = at_most if beam else min(4 * most, at_most)
         for _ in range(self.each):
             made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
             clock.count((len(made) + _FEW) * _SECONDS)
@@ -192,7 +194,9 @@ class RouteWays:
                 return False
             times = made[:, self.width :]
             order = np.lexsort((times.sum(1), keys(made, self.width)))
-            kept = best(made, order, self.width, _ALL)[0]
+            kept = unbeaten(made, order, self.width)
+            if beam and self.steps.unsafe.any():  # what no longer fits is the end of none of them
+                kept = kept[when_empty(self.steps, made[kept]) < NEVER]
             if len(kept) > most:
                 if not beam:
                     return False

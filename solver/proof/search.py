@@ -52,12 +52,12 @@ class ProofSearch:
         self.others: dict[str, _Other] = {}  # by what they try
         self.spent = defaultdict[str, float](float)  # of each; relaxations: ""
         self.length = max(1, max(problem.microbatches) / (4 * len(problem.devices)))
+        if parts.relaxations and whole_route_applies(problem):
+            self.others[_ROUTE] = WholeRoute(problem, incumbent)
         if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
             self.others[_RANKS] = KnownRanks(
                 problem, incumbent, seed=seed, staircase=parts.staircase
             )
-        if parts.relaxations and whole_route_applies(problem):
-            self.others[_ROUTE] = WholeRoute(problem, incumbent)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
@@ -124,9 +124,9 @@ class ProofSearch:
         return not isinstance(part, KnownRanks | WholeRoute) or part.ready()
 
     def _due(self, what: str) -> float:
-        """Time of a part; that of stretches, which see a run's middle, by the run's length."""
-        stretches = isinstance(self.others.get(what), Stretches)
-        return self.spent[what] / (self.length if stretches else 1)
+        """Time of a part; that of those which see a run's middle, by the run's length."""
+        middle = isinstance(self.others.get(what), Stretches | WholeRoute)
+        return self.spent[what] / (self.length if middle else 1)
 
 
 def proofs_for(

@@ -20,7 +20,6 @@ from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner
 from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.model import model_size
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import splits
 from pipesat.solver.proof.rounds import InRounds, Rounds
 from pipesat.solver.proof.short_runs import StepBounds
@@ -33,7 +32,6 @@ _FINE = 64  # known well enough: values that differ by less than a part of the g
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
 _LONGER = 1.2  # from one length to the next
 _SOME = 8  # devices that are asked about before all, spread over the route
-_FEW = 4  # devices up to which a late stage gains
 _PARTS: dict[Part, int] = {"pace": 4, "step": 2, "last": 2, "first": 2}  # parts of what is open
 
 
@@ -88,12 +86,7 @@ class Stretches(InRounds[Part]):
         along = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
         some = frozenset([*along][:: max(1, len(along) // _SOME)])
         self.kept = tuple(dict.fromkeys((some, self.all)))
-        late = self.steps_first and len(self.all) <= _FEW
-        self.debt = Debt(
-            device,
-            min(under_way, _MOST_BEFORE * len(problem.stages)),
-            late_stage(problem, incumbent.objective) if late else (),
-        )
+        self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
         self.known = KnownStretches(-self.debt.most(problem))
         begun, start, end = self.debt.least_ends(problem)
         self.known.learn("first", begun, start)
@@ -243,15 +236,6 @@ class Stretches(InRounds[Part]):
         return self._measured[1]
 
 
-def late_stage(problem: Problem, objective: Objective) -> tuple[tuple[int, int], ...]:
-    """Return the stage about two thirds of the way, and what a debt has for each F of it."""
-    stages, unit = problem.routes[0].stages, model_times(problem, 0, objective).unit
-    if len(stages) == 1:
-        return ()
-    stage = stages[1 + (4 * len(stages) - 3) // 6]
-    return ((stage, problem.stages[stage].F * 2 // 5 // unit * unit),)
-
-
 def _longer_and_longer(microbatches: int) -> Iterator[int]:
     n = 1
     while n < microbatches:
@@ -285,9 +269,6 @@ def measured(
     starts = [start for start, *_ in sorted(rows[route.stages[0], "F"])]
     debts = [0] * len(starts)
     numbered: list[tuple[int, tuple[int, int, bool]]] = []
-    for late, amount in debt.late:
-        forwards = enumerate(sorted(rows[late, "F"]))
-        numbered += [(number, (start, amount, True)) for number, (start, *_) in forwards]
     for own in problem.stages_on[debt.device]:
         backwards = sorted(rows[own, "B"])
         split = [number for number, (*_, parted) in enumerate(backwards) if parted]

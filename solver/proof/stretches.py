@@ -26,23 +26,14 @@ Part: TypeAlias = Literal["first", "step", "last", "pace"]
 
 @dataclass(frozen=True)
 class Debt:
-    """Work of a device that has not begun, of as many microbatches before the present one.
-
-    For the F of each on some ``late`` stages an amount comes on top.
-    """
+    """Work of a device that has not begun, of as many microbatches before the present one."""
 
     device: int
     before: int
-    late: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def most_late(self) -> int:
-        """What late stages add at most."""
-        return self.before * sum(amount for _, amount in self.late)
 
     def most(self, problem: Problem) -> int:
         """Return what it is at most."""
-        return self.before * one_by_one(problem, self.device) + self.most_late
+        return self.before * one_by_one(problem, self.device)
 
     def least_step(self, problem: Problem, n: int = 1) -> int:
         """Return what a step of n microbatches takes at least."""
@@ -51,7 +42,7 @@ class Debt:
         if slack is None or (self.before + 1) * first.held_after_F <= slack:
             return -self.most(problem)
         one = first.F + first.least_backward_work - first.W * first.may_split
-        return n * one - self.most_late
+        return n * one
 
     def least_ends(self, problem: Problem) -> tuple[int, int, int]:
         """Return a number of first microbatches, and what these, and the last one, take at least.
@@ -62,7 +53,7 @@ class Debt:
         first = problem.stages[problem.routes[0].stages[0]]
         slack, a = self._slack_alone(problem), first.held_after_F
         if slack is None or not (a and first.F and first.shortest_backward):
-            return 0, 0, -self.most_late
+            return 0, 0, 0
         one, way = (
             first.F + first.least_backward_work,
             round_trip(problem, problem.routes[0].stages[0]),
@@ -76,7 +67,7 @@ class Debt:
             owed = max(owed, backwards * longest + max(0, pending) * first.W)
         idle = max(0, first.F + way - n * first.F)
         begun = (n, n * one + idle) if n <= self.before else (0, 0)
-        return *begun, max(one, one + way - owed) - self.most_late
+        return *begun, max(one, one + way - owed)
 
     def _slack_alone(self, problem: Problem) -> int | None:
         """Return the memory for the first stage, if it is limited and has the device for itself."""
@@ -148,9 +139,6 @@ def _debt(v: Variables, debt: Debt, now: cp_model.IntVar, k: int) -> cp_model.Li
         for one in task.alternatives
         if k - debt.before <= task.microbatch < k and one.length and one.chosen is not False
     ]
-    for stage, amount in debt.late:
-        late = v.tasks["F"][stage][max(0, k - debt.before) : k]
-        counted += [(task, amount // v.times.unit, True) for task in late]
     terms: list[cp_model.LinearExprT] = [0]
     for task, amount, chosen in counted:
         waits = v.cp.new_bool_var("")

@@ -29,7 +29,7 @@ _STEADY = 3  # times the microbatches in flight after which some come again and 
 _PASSES = 24  # to pack a way
 
 
-class _Part(NamedTuple):
+class _RoutePart(NamedTuple):
     """What is asked about: devices of the route, and stages whose W's count."""
 
     devices: Sequence[int]
@@ -59,10 +59,10 @@ class WholeRoute:
         count, home = len(devices), problem.stages
         spread = (n for n in (2, 3, 4, 6, 8, 12, 16, 24) if n < count)
         few = ([devices[n * count // some] for n in range(some)] for some in spread)
-        self.parts = [_Part(d, [s for s in weights if home[s].device in d][:1]) for d in few]
+        self.parts = [_RoutePart(d, [s for s in weights if home[s].device in d][:1]) for d in few]
         self.whole = len(self.parts)  # all devices, and W's of one stage
         more = [n for n in (2, 4, 8, 16, 32, 64) if n < len(weights)]
-        self.parts += [_Part(devices, weights[:n]) for n in (1, *more, len(weights))]
+        self.parts += [_RoutePart(devices, weights[:n]) for n in (1, *more, len(weights))]
         self.done = NONE  # the largest part of which all is known
         self._asking = self._rounds()
         self._ways = self._of(0)
