@@ -180,17 +180,18 @@ class RouteWays:
         """Whether microbatches may still come again and again: none of the last has entered."""
         return not self._often and int(self.states[:, ENTERED].max()) < self.microbatches
 
-    def advance(self, clock: Clock, most: int, *, beam: bool) -> bool:
+    def advance(self, clock: Clock, end: Clock, most: int, *, beam: bool) -> bool:
         """Let as much run as a microbatch has, with at most so many states, or the best of them.
 
-        ``False`` if there are more, or none, or time is over.
+        ``clock`` counts, and nothing goes on once ``end`` is over. ``False`` if there are more, or
+        none, or it is.
         """
         at_most = _NUMBERS // self.states.shape[1]
         at_most = at_most if beam else min(4 * most, at_most)
         for _ in range(self.each):
             made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
             clock.count((len(made) + _FEW) * _SECONDS)
-            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY or clock.over:
+            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY or end.over:
                 return False
             times = made[:, self.width :]
             order = np.lexsort((times.sum(1), keys(made, self.width)))

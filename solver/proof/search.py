@@ -125,8 +125,10 @@ class ProofSearch:
 
     def _due(self, what: str) -> float:
         """Time of a part; that of those which see a run's middle, by the run's length."""
-        middle = isinstance(self.others.get(what), Stretches | WholeRoute)
-        return self.spent[what] / (self.length if middle else 1)
+        part = self.others.get(what)
+        if isinstance(part, WholeRoute) and part.fresh:
+            return 0.0
+        return self.spent[what] / (self.length if isinstance(part, Stretches | WholeRoute) else 1)
 
 
 def proofs_for(

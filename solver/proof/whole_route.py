@@ -23,7 +23,7 @@ from pipesat.solver.model.left_out import one_by_one
 
 SOURCE = "states of the whole route"
 _MOST_IN_FLIGHT, _MOST_STAGES, _LONGEST = 32, 128, 1 << 58
-_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 5.0, 20_000, 300  # seconds, and states of as many ops
+_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 10.0, 40_000, 300  # seconds, and states of as many ops
 _LONGER = 3  # times as many in the next round
 _STEADY = 3  # times the microbatches in flight after which some come again and again
 _PASSES = 24  # to pack a way
@@ -64,6 +64,7 @@ class WholeRoute:
         more = [n for n in (2, 4, 8, 16, 32, 64) if n < len(weights)]
         self.parts += [_RoutePart(devices, weights[:n]) for n in (1, *more, len(weights))]
         self.done = NONE  # the largest part of which all is known
+        self.fresh = True  # all devices have not been asked about
         self._asking = self._rounds()
         self._ways = self._of(0)
 
@@ -82,6 +83,7 @@ class WholeRoute:
             known = self.done
             if self.done < self.whole and not (yield from self._settle(self.whole)):
                 yield from self._look()
+            self.fresh = False
             while self.done + 1 not in (self.whole, len(self.parts)):
                 if not (yield from self._settle(self.done + 1)):
                     break
@@ -100,11 +102,12 @@ class WholeRoute:
         to do so, until the last microbatches enter.
         """
         self.tried += 1
-        ways, clock, exact, rate = self._of(number), self.runner.clock, True, Fraction(0)
+        ways, exact, rate = self._of(number), True, Fraction(0)
         spent, repeated = 0.0, False
         while not ways.done:
+            clock = self.runner.clock
             begin = clock.elapsed
-            if not ways.advance(clock, self.most, beam=False):
+            if not ways.advance(clock, self.incumbent.clock, self.most, beam=False):
                 return False
             spent += clock.elapsed - begin
             yield False
@@ -125,10 +128,15 @@ class WholeRoute:
 
     def _look(self) -> Generator[bool, None, None]:
         """Follow the best ways of all devices."""
-        ways, clock = self._of(self.whole), self.runner.clock
+        ways, spent = self._of(self.whole), 0.0
         while not ways.done:
-            if not ways.advance(clock, self.beam, beam=True):
+            clock = self.runner.clock
+            begin = clock.elapsed
+            if spent > self.limit or not ways.advance(
+                clock, self.incumbent.clock, self.beam, beam=True
+            ):
                 return
+            spent += clock.elapsed - begin
             yield False
             if ways.even and ways.n >= _STEADY * ways.slots:
                 trip = ways.round_trip()
@@ -140,7 +148,7 @@ class WholeRoute:
         """Offer the best way, with W's where devices idle or memory ends."""
         if self.incumbent.proven:
             return
-        way, clock = ways.best_way(self.incumbent.objective), self.runner.clock
+        way, clock = ways.best_way(self.incumbent.objective), self.incumbent.clock
         order = order_along(self.problem, ways.weights, way)
         packed = justified(self.problem, order, seed=0, clock=clock, passes=_PASSES, source=SOURCE)
         for found in packed:

@@ -89,14 +89,14 @@ def test_what_comes_again_is_as_long_as_all_of_it(
     problem = chain(microbatches)
     short = RouteWays(problem, devices_of(problem), [0])
     while not short.done:
-        assert short.advance(CLOCK, 1000, beam=False)
+        assert short.advance(CLOCK, CLOCK, 1000, beam=False)
         if short.even and (again := short.again()) is not None:
             short.repeat(*again)
     way = short.best_way("makespan")
     monkeypatch.setattr(RouteWays, "even", False)
     whole = RouteWays(problem, devices_of(problem), [0])
     while not whole.done:
-        assert whole.advance(CLOCK, 1000, beam=False)
+        assert whole.advance(CLOCK, CLOCK, 1000, beam=False)
     assert short.ends("makespan").min() == whole.ends("makespan").min()
     assert len(way) == len(whole.best_way("makespan")) == microbatches * short.each
     schedule = Incumbent(problem, "makespan", CLOCK)
@@ -115,7 +115,7 @@ def test_a_time_at_which_states_are_no_better_bounds_the_rest() -> None:
     for n in range(8, 24):
         ways = RouteWays(problem, devices_of(problem), [0])
         while not ways.done:
-            assert ways.advance(CLOCK, 1000, beam=False)
+            assert ways.advance(CLOCK, CLOCK, 1000, beam=False)
             if ways.n == n and (before := ways.no_better()) is not None:
                 ways.repeat(*before)
         assert ways.ends("makespan").min() <= exact
