@@ -25,7 +25,16 @@ from pipesat.check.checker import check
 from pipesat.compare.result import Result
 from pipesat.compare.result_folder import result_files
 from pipesat.core.amounts import memory_text, rounded_down, time_text
-from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best, tenable
+from pipesat.core.claims import (
+    Bound,
+    Standing,
+    Status,
+    percent,
+    plural,
+    ratio,
+    require_best,
+    tenable,
+)
 from pipesat.core.errors import Fault
 from pipesat.core.folder import json_file, write_folder
 from pipesat.core.progress import doing
@@ -113,6 +122,7 @@ class Plan(Displayed):
             return [("Take", "nothing: no plan was found in time, none is proven impossible")]
         problem, schedule, own = self.result.problem, self.result.schedule, self.chosen
         time, order = time_text(self.value, problem.time_unit), own.schedules[0].source
+        count = len(self.known.candidates)
         doubts = [
             *self.doubts,
             *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
@@ -142,7 +152,7 @@ class Plan(Displayed):
             ),
             ("Doubt", sentences(doubts)),
             ("Remark", text_of(self.remarks)),
-            ("Searched", f"{len(self.known.candidates)} partitions, {self.seconds:.1f} s"),
+            ("Searched", f"{count} {plural(count, 'partition')}, {self.seconds:.1f} s"),
         ]
 
     def _proof(self) -> str:

@@ -21,7 +21,7 @@ from pipesat.cli.derived import (
     parameters,
 )
 from pipesat.cli.exits import CHECK_FAILED, named, print_failure, require_files, require_kept
-from pipesat.core.errors import BadInput, Contradiction, NotApplicable, RunFailed
+from pipesat.core.errors import BadInput, Contradiction, Infeasible, NotApplicable, RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -82,6 +82,17 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except (BadInput, click.UsageError):
             require_files(ctx)
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; what is proven infeasible is said in a document too, if one is asked for."""
+        try:
+            return super().invoke(ctx)
+        except Infeasible as error:
+            if ctx.meta[AS_JSON]:
+                from pipesat.cli.terminal import print_json
+
+                print_json({"status": "infeasible", "explanation": str(error)})
             raise
 
     def get_help(self, ctx: click.Context) -> str:

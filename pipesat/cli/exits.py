@@ -82,7 +82,7 @@ def exit_code_of(error: Exception) -> int | None:
         text = f"this needs {package}, which is not installed: pip install {package}"
         code = BAD_INPUT if package in _HEAVY else None
     if code is not None:
-        print_error("error", text)
+        print_error("infeasible" if code == INFEASIBLE else "error", text)
     return code
 
 
@@ -124,14 +124,18 @@ def _said_by(error: click.NoSuchOption) -> str:
         for key, member in host.members.items():
             if given in (key, "".join(word[0] for word in key.split("_"))):
                 value = "" if member.is_flag else f"={(member.metavar or key).upper()}"
-                own = host.make_metavar(context)
-                first = f"{own}," if host.expose_value and "=" not in own else ""
-                return f"say {max(host.opts, key=len)} {first}{key}{value}"
+                return f"say {max(host.opts, key=len)} {_own_value(host, context)}{key}{value}"
     root: Any = context.find_root().command
     new = root.get_command(context, "problem").get_command(context, "new")
     if params[0].name == "problem" and any(error.option_name in one.opts for one in new.params):
         return f"the problem file states it, as problem new {error.option_name} writes it"
     return ""
+
+
+def _own_value(host: Option, context: click.Context) -> str:
+    """Return what comes before an option's keys: its own value, if it has one."""
+    own = host.make_metavar(context)
+    return f"{own}," if host.expose_value and "=" not in own else ""
 
 
 def print_bug(error: Exception) -> int:
@@ -223,8 +227,10 @@ def with_options(text: str) -> str:
 
     def shown(found: re.Match[str]) -> str:
         option = options.get(found[2], found[2])
-        value = "=..." if found[1] and " " in option else ""  # a key is nothing without its value
-        return f"{found[1]}`{option}{value}`"
+        if found[1] and isinstance(host := _host(option), Option) and " " in option:
+            name, key = option.split()  # a key is nothing without its value
+            option = f"{name} {_own_value(host, click.get_current_context())}{key}=..."
+        return f"{found[1]}`{option}`"
 
     return re.sub(r"(\bgive (?:the export )?|)`([A-Za-z_]+)`", shown, text)
 

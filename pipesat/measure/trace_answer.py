@@ -28,12 +28,16 @@ _NOTHING: Final = 0.01
 """Of the step: what cannot be gained is nothing from here on."""
 
 
-_LONG: Final = 1e6
-"""Times from here on, in us, are shown as whole ms."""
+_SHORT, _LONG = 1e4, 1e6
+"""Times in us: shorter ones are shown as ms with three digits, longer ones with none."""
+
+
+def _digits(us: float) -> int:
+    return 3 if us < _SHORT else int(us < _LONG)
 
 
 def _ms(us: float) -> str:
-    return f"{us / 1000:,.1f} ms" if us < _LONG else f"{us / 1000:,.0f} ms"
+    return f"{us / 1000:,.{_digits(us)}f} ms"
 
 
 def _count(number: int, word: str) -> str:
@@ -201,7 +205,7 @@ class TraceAnswer(Displayed):
         if result.lower_bound is None:
             return f"{value}, no bound is known"
         proven = result.value == result.lower_bound
-        digits = int(result.lower_bound < _LONG)
+        digits = _digits(result.lower_bound)
         bound = float(rounded_down(result.lower_bound / 1000, digits))
         least = "" if proven else f" than {bound:,.{digits}f} ms"
         return f"{value}, none takes less{least}{within}"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pydantic import Field
 
-from pipesat.core.complaint import validated_at
+from pipesat.core.complaint import InFile, validated_at
 from pipesat.core.errors import BadInput, require
 from pipesat.core.strict_json import (
     MOST,
@@ -99,7 +99,7 @@ def parse_microbatches(value: object, path: Path_) -> Listed:
             raise BadInput(
                 "expected an integer from 1 to 10^12, or a list of classes",
                 where=where,
-                value=value,
+                value=InFile(value),
             )
         return value, None, ()
     require(value, "0 entries, expected at least 1", where=where)

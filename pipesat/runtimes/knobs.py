@@ -21,7 +21,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
 from pipesat.core.claims import plural
@@ -241,12 +241,17 @@ def _extra_activations(problem: Problem, *_: object) -> Knobs:
         last = takes
 
 
+def _several(legal: Callable[[int], bool], most: int) -> str:
+    """Say which numbers are legal, in whole ranges, up to about so many."""
+    end = next((n for n in range(most, 2 * most) if not (legal(n - 1) and legal(n))), most)
+    found = [n for n in range(1, end) if legal(n)]
+    return "any" if len(found) == end - 1 else f"any of {ranges(found)}, and so on"
+
+
 def _microbatches_of_olmo(problem: Problem, *_: object) -> Knobs:
     p, m = len(problem.devices), problem.routes[0].microbatches
-    legal = [n for n in range(1, m + p + 1) if n % max(1, n // p) == 0]
-    told = (
-        f"the file's; a pass of another number runs its own order, for {ranges(legal)}, and so on"
-    )
+    several = _several(lambda n: n % max(1, n // p) == 0, m + p + 1)
+    told = f"the file's; a pass of another number runs its own order, for {several}"
     yield Knob(_OLMO, "num_microbatches", m, True, told)
 
 
@@ -270,9 +275,9 @@ def _groups(problem: Problem, schedule: Schedule, _: Release) -> Knobs:
     per_hop, first = (2, (chunks - 1) * group + pairs) if chunks > 1 else (1, 0)
     ahead = [min(per_hop * (p - 1 - rank) + first, m * chunks) for rank in range(p)]
     yield Knob(core, "num_warmup_microbatches", ahead, True, "follows, rank by rank")
-    legal = [n for n in range(1, m + 2 * group) if refusal(p, chunks, n, group) is None]
-    told = f"training and log-prob passes alike: any of {ranges(legal)}, and so on"
-    ours = next(n for n in legal if n >= m)
+    several = _several(lambda n: refusal(p, chunks, n, group) is None, m + 2 * group)
+    told = f"training and log-prob passes alike: {several}"
+    ours = next(n for n in count(m) if refusal(p, chunks, n, group) is None)
     yield Knob(core, "num_microbatches", ours, True, told)
 
 

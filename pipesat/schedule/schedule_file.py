@@ -142,6 +142,11 @@ def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
     timed = cast(Rows, model.devices)
     items = {text: _item(problem, modes, text) for row in timed for text, _, _ in row}
     rows = tuple(tuple(Timed(items[text], start, end) for text, start, end in row) for row in timed)
+    require(
+        len(model.copies) in (0, len(problem.devices)),
+        f"expected one list per device, {len(problem.devices)}, not {len(model.copies)}",
+        where="copies",
+    )
     copies = tuple(
         tuple(TimedCopy(_parsed(parse_copy, text), start, end) for text, start, end in row)
         for row in model.copies

@@ -811,6 +811,9 @@ def test_a_folder_that_nothing_came_into_is_taken_back(cli: Run, tmp_path: Path)
     for folder in (tmp_path / "new" / "out", tmp_path / "there"):
         assert cli(*words, "--memory", "10MiB", "-o", folder).code == 3
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+    told = cli(*words, "--memory", "10MiB", "--json")
+    assert (told.code, told.json["status"]) == (3, "infeasible")
+    assert told.json["explanation"] in told.err.replace("pipesat: infeasible: ", "")
 
 
 def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:

@@ -250,6 +250,10 @@ def test_a_key_that_is_not_meant_is_left_out_not_null(key: str) -> None:
     assert complaint(small() | {key: None}).where == key
 
 
+def test_a_number_of_microbatches_that_is_null_is_called_so() -> None:
+    assert "microbatches: got null, expected" in str(complaint(small() | {"microbatches": None}))
+
+
 @pytest.mark.parametrize(
     ("document", "where", "expected"),
     [

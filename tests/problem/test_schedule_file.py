@@ -19,7 +19,12 @@ from pipesat.problem.ops import Copy, Op, Pair, Unreadable
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Schedule, Timed, TimedCopy
-from pipesat.schedule.schedule_file import read_schedule, schedule_bytes, write_schedule
+from pipesat.schedule.schedule_file import (
+    read_schedule,
+    schedule_bytes,
+    schedule_of_document,
+    write_schedule,
+)
 from tests.support.problems import chain, problems
 
 Save = Callable[..., Path]
@@ -173,6 +178,12 @@ def test_modes_and_copies_stand_beside_the_ops(tmp_path: Path) -> None:
         "copies": [[["0O0", 2, 4], ["0L0", 4, 6]], []],
     }
     assert read_schedule(tmp_path / "s.json", WITH_MODES) == schedule
+
+
+def test_copies_are_one_list_per_device() -> None:
+    said = document(WITH_MODES, devices=[[], []], copies=[[]])
+    with pytest.raises(BadInput, match="copies: expected one list per device, 2, not 1"):
+        schedule_of_document(said, WITH_MODES, "x")
 
 
 def test_a_text_that_is_no_copy_is_left_to_the_checker(save: Save) -> None:

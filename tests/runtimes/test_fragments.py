@@ -454,8 +454,14 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
             "--to layers: trace has no place for it",
         ),
         (["--to", "torchtitan", "-o", "x", "--to", "layers=1,"], "--to layers: got '1,'"),
-        (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers=...`"),
-        (["--to", "megatron-layout", "-o", "x/"], "layers each stage has: give `--to layers=...`"),
+        (
+            ["--to", "megatron-layout", "-o", "x"],
+            "layers each stage has: give `--to FORMAT,layers=...`",
+        ),
+        (
+            ["--to", "megatron-layout", "-o", "x/"],
+            "layers each stage has: give `--to FORMAT,layers=...`",
+        ),
     ],
 )
 def test_bad_options(

@@ -58,7 +58,7 @@ def dealt(
     replay = replay_of(problem, schedule, places)
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
-    _require_fit(load)
+    _require_fit(load, schedule)
     typical = load.costs[:, :-1].mean(axis=0) * (len(costs) / replicas)
     few = len(costs) <= _FEW
     late = lambda: clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)  # noqa: E731
@@ -169,7 +169,7 @@ def _costs(
     return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
 
 
-def _require_fit(load: Load) -> None:
+def _require_fit(load: Load, schedule: str) -> None:
     """Raise :class:`Infeasible` where it is proven that no assignment fits."""
     total, m = int(load.tokens.sum()), load.replay.places
     if load.cap is not None:
@@ -190,8 +190,9 @@ def _require_fit(load: Load) -> None:
         total, instants = int(load.costs[:, [*places]].sum()), load.replay.instants(row)
         if total > slack * load.replicas * instants:
             raise Infeasible(
-                f"stage {load.replay.ops[row[0]].stage} holds {total} for all sequences, so a "
-                f"replica at least {-(-total // (load.replicas * instants))} at once, of {slack}"
+                f"stage {load.replay.ops[row[0]].stage} holds {total} for all sequences, so under "
+                f"{schedule} a replica at least {-(-total // (load.replicas * instants))} at once, "
+                f"of {slack}"
             )
     least = np.repeat(load.costs.min(axis=0)[:, None], m, axis=1)[:, :, None]
     cases = np.repeat(least, m, axis=2)
@@ -200,6 +201,6 @@ def _require_fit(load: Load) -> None:
         here[:, range(m), range(m)] = load.costs[sequence][:, None]
         if load.replay.excess(here).min() > 0:
             raise Infeasible(
-                f"sequence {sequence} does not fit into memory at any place of a replica, "
-                "with the shortest around it"
+                f"sequence {sequence} does not fit into memory at any place of a replica under "
+                f"{schedule}, with the shortest around it"
             )
