@@ -1,9 +1,10 @@
 """The least period against memory: values with schedules that have it, and bounds.
 
     python -m experiments.period.run [minutes]
+    python -m experiments.period.run open
 
 Writes results.json, tables of README.md and docs/pictures/period.png. After so many minutes no
-other open entry is searched.
+other open entry is searched. With ``open`` the entries of results.json that are open are followed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
 
+from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.period import steady_bounds
 from pipesat.check.checker import check
 from pipesat.core.errors import PipesatError
@@ -25,6 +27,10 @@ from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.timing import time_order
 from pipesat.solver.growth.periodic import periodic_orders, steady_rate
 from pipesat.solver.lanes.clock import Clock
+from pipesat.solver.lanes.incumbent import Incumbent
+from pipesat.solver.lanes.runner import Runner
+from pipesat.solver.model.left_out import with_microbatches
+from pipesat.solver.proof.whole_route import WholeRoute, whole_route_applies
 from tests.oracle import period as states
 
 HERE = Path(__file__).parent
@@ -41,6 +47,7 @@ NAMED = {
 }
 DEVICES = range(2, 9)
 SEARCH, SEARCH_OF_UNIT = 0.6, 2.0  # deterministic seconds of annealing, per entry
+FOLLOW, RUN = 20.0, 8  # seconds to follow all ways of an open entry, of as many times the run
 
 
 def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
@@ -110,6 +117,27 @@ def searched(found: dict) -> None:
         rates["annealed"] = str(min(rate, Fraction(rates.get("annealed", rate))))
         if rate == bound:
             return
+
+
+def followed(found: dict) -> None:
+    """Follow all ways to run an open case: its least period, where they come again, and a schedule.
+
+    Of a longer run, which costs no more: what comes again is followed once.
+    """
+    problem = problem_of(*(found[key] for key in ("costs", "shape", "p", "halves")))
+    problem = with_microbatches(problem, [RUN * problem.routes[0].microbatches])
+    incumbent = Incumbent(problem, "makespan", Clock(FOLLOW))
+    if (
+        not whole_route_applies(problem)
+        or incumbent.offer(sure_order(problem), "one by one") is None
+    ):
+        return
+    proofs, runner = WholeRoute(problem, incumbent), Runner(incumbent.clock)
+    while not (proofs.finished or incumbent.proven or incumbent.clock.over):
+        proofs.step(runner)
+    found["bound"] = str(max(Fraction(found["bound"]), incumbent.rate))
+    rate = steady_rate(problem, incumbent.schedule)
+    found["rates"]["followed"] = str(rate)
 
 
 def best(found: dict) -> Fraction | None:
@@ -212,7 +240,8 @@ def picture(rows: list[dict]) -> None:
     figure.savefig(PAGE / "pictures" / "period.png", dpi=90)
 
 
-def main(minutes: float) -> None:
+def searched_anew(minutes: float) -> list[dict]:
+    """All entries, with what annealing finds in so many minutes."""
     until, rows = time.monotonic() + 60 * minutes, []
     for p, costs, shape in product(DEVICES, COSTS, NAMED):
         memory = range(2, 2 * p + 1, 1 if shape == "V" else 2)
@@ -225,11 +254,21 @@ def main(minutes: float) -> None:
             print(f"{len(left) - number} entries were not searched", flush=True)
             break
         searched(found)
+    return rows
+
+
+def main(told: str) -> None:
+    known = HERE / "results.json"
+    rows = json.loads(known.read_text()) if told == "open" else searched_anew(float(told))
+    left = [r for r in rows if not r["rates"] or is_open(r)]
+    for number, found in enumerate(left):
+        followed(found)
+        print(f"{number + 1} of {len(left)}: {found}", flush=True)
     carried(rows)
-    (HERE / "results.json").write_text(json.dumps(rows, indent=0) + "\n")
+    known.write_text(json.dumps(rows, indent=0) + "\n")
     written(rows)
     picture(rows)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 25)
+    main(sys.argv[1] if len(sys.argv) > 1 else "25")

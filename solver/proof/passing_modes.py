@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 
 from pipesat.bounds.counting import Branching
 from pipesat.bounds.paired_passing import paired_passing_programmes
@@ -32,11 +33,15 @@ class PassingModes:
 
     @cached_property
     def _strongest(self) -> tuple[Branching, str] | None:
-        """The argument whose programmes say most: made in the lane that tries it."""
+        """The argument whose programmes say most: made in the lane that tries it.
+
+        What bounds the span bounds the makespan, which is no less.
+        """
         programmes_of = (
             passing_programmes if self.problem.overlap is None else paired_passing_programmes
         )
-        several = programmes_of(self.problem, self.incumbent.objective)
+        objectives = dict.fromkeys((self.incumbent.objective, "span"))
+        several = chain.from_iterable(programmes_of(self.problem, one) for one in objectives)
         found = [(Branching(programmes), source) for source, programmes in several]
         return max(found, key=lambda one: one[0].bound, default=None)
 
