@@ -14,6 +14,7 @@ from pipesat.solver.lanes.runner import GuardedThread
 _LOOK: Final = 0.05  # seconds between two looks at the clock and its stop
 _GRACE: Final = 0.6  # seconds that what cannot be interrupted has, once the clock is over
 _FIRST: Final = 3.0  # seconds that it has for a first schedule
+_PROVEN: Final = 12.0  # seconds that it has once the best is proven: a loop may be compiling
 _AT_EXIT: Final = 2.0  # seconds for what was left behind to end, before the interpreter goes
 
 
@@ -23,7 +24,7 @@ def aside(
     later: Callable[[], None],
     at_last: Callable[[], object],
 ) -> None:
-    """Run a search; return when it has ended, or soon after the clock is over.
+    """Run a search; return when it has ended, or soon after the clock is over or all is proven.
 
     Work that cannot be interrupted is left behind then: the incumbent has what was found. Where
     that is no schedule, ``at_last`` offers one, if it can. ``later`` is called now and then.
@@ -31,12 +32,16 @@ def aside(
     What the search raises is raised here.
     """
     thread, clock = GuardedThread(search, "search"), incumbent.clock
-    over = math.inf
+    until = math.inf
     while thread.is_alive():
         thread.join(_LOOK)
         ended = clock.stop() or (not clock.deterministic and clock.over)
-        over = min(over, time.monotonic()) if ended else over
-        if time.monotonic() > over + (_FIRST if incumbent.schedule is None else _GRACE):
+        if ended:
+            grace = _FIRST if incumbent.schedule is None else _GRACE
+            until = min(until, time.monotonic() + grace)
+        elif incumbent.proven and not clock.deterministic:
+            until = min(until, time.monotonic() + _PROVEN)
+        if time.monotonic() > until:
             if incumbent.schedule is None and not incumbent.impossible:
                 at_last()
             incumbent.close()

@@ -26,6 +26,7 @@ from pipesat.schedule.schedule import Schedule
 from pipesat.schedule.solving import study
 from pipesat.schedule.timing import time_order
 from pipesat.solver.lanes import portfolio
+from pipesat.solver.lanes.aside import aside
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.lane import LaneLink, Seat
@@ -277,6 +278,23 @@ def test_a_solve_ends_in_time_without_any_schedule(monkeypatch: pytest.MonkeyPat
     released.set()
     assert result.schedule is not None
     assert result.schedule.source == "one microbatch after the other"
+
+
+def test_a_proven_solve_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be interrupted, as a wait for a compiler, is left behind."""
+    monkeypatch.setattr("pipesat.solver.lanes.aside._PROVEN", 0.0)
+    released = threading.Event()
+
+    incumbent = started(PROBLEM)
+
+    def search() -> None:
+        incumbent.raise_bound(Bound(incumbent.value or 0, "known"))
+        released.wait(60)
+
+    aside(search, incumbent, lambda: None, lambda: None)
+    assert not released.is_set()
+    assert incumbent.closed
+    released.set()
 
 
 def test_what_a_search_raises_is_raised_to_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
