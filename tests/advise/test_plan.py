@@ -671,7 +671,8 @@ def test_bad_input_is_one_clear_line(
     outcome = cli("plan", save(document), *given, *more)
     assert outcome.code == code
     assert outcome.out == ""
-    (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
+    kind = "infeasible" if code == 3 else "error"
+    (line,) = [line for line in outcome.err.splitlines() if line.startswith(f"pipesat: {kind}")]
     assert [word for word in words if word not in line] == []
     assert not (tmp_path / "out" / "plan.json").exists()
 
