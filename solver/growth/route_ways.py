@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from pipesat.kernels.route_states import (
     when_empty,
 )
 from pipesat.problem.ops import Kind, Op
-from pipesat.problem.problem import Problem
+from pipesat.problem.problem import Problem, once
 from pipesat.problem.rules import link_delay
 from pipesat.problem.variants import Variant
 from pipesat.schedule.schedule import Objective, Order
@@ -60,6 +61,7 @@ def _variants(problem: Problem, stage: int) -> list[Variant]:
     return useful_variants(problem, stage, 0, gains(problem))
 
 
+@once
 def amounts_of(problem: Problem, stage: int) -> LeastAmounts:
     """Return the least that a stage takes in any variant."""
     found = _variants(problem, stage)
@@ -151,7 +153,7 @@ class RouteWays:
     """
 
     def __init__(self, problem: Problem, devices: Sequence[int], weights: Sequence[int]) -> None:
-        self.problem, self.weights = problem, weights
+        self.problem, self.devices, self.weights = problem, devices, weights
         self.steps = steps_of(problem, devices, weights)
         self.microbatches, self.slots = problem.routes[0].microbatches, most_in_flight(problem)
         self.width = 1 + len(weights) + self.slots
@@ -243,20 +245,17 @@ class RouteWays:
         return before, int(self.states[:, self.width].min() - first)
 
     def no_better(self) -> tuple[int, int] | None:
-        """Return since when states are no better than some that were, by how much a microbatch.
+        """Return since when states are no better than some that were, but later, and by how much.
 
-        Of all such times that by which it is the most; ``None`` if there is none.
+        Of all such times that by which they are later by the most per microbatch; ``None``: none.
         """
-        found: tuple[int, int] | None = None
-        for before, states in self.known.items():
-            if before == self.n:
-                continue
-            by = least_shift(states, self.states, self.width, len(self.steps.slack))
-            if by > 0 and (
-                found is None or by * (self.n - found[0]) > found[1] * (self.n - before)
-            ):
-                found = before, by
-        return found
+        shifts = {
+            before: least_shift(states, self.states, self.width, len(self.devices))
+            for before, states in self.known.items()
+            if before < self.n
+        }
+        before = max(shifts, key=lambda x: Fraction(shifts[x], self.n - x), default=self.n)
+        return (before, shifts[before]) if shifts.get(before, 0) > 0 else None
 
     def repeat(self, before: int, by: int, then: int | None = None, now: int = 0) -> bool:
         """Let what has run since ``before`` run as often as there are microbatches for it.
@@ -280,7 +279,7 @@ class RouteWays:
 
         Its counts are the same as before; what is the least per microbatch counts.
         """
-        found: tuple[int, int, int, int] | None = None
+        found = list[tuple[int, int, int, int]]()
         state = np.arange(len(self.states))
         for layer in range(self.n * self.each - 1, -1, -1):
             state = self._ran[layer][0][state]
@@ -289,16 +288,11 @@ class RouteWays:
                 continue
             states = self.known[before][state]
             alike = (states[:, 1 : self.width] == self.states[:, 1 : self.width]).all(1)
-            later = np.where(
-                alike, (self.states[:, self.width :] - states[:, self.width :]).max(1), NEVER
-            )
-            now = int(later.argmin())
-            by = int(later[now])
-            if by < NEVER and (
-                found is None or by * (self.n - found[0]) < found[1] * (self.n - before)
-            ):
-                found = before, by, int(state[now]), now
-        return found
+            times = (self.states[:, self.width :] - states[:, self.width :]).max(1)
+            now = int(np.where(alike, times, NEVER).argmin())
+            if alike[now]:
+                found.append((before, int(times[now]), int(state[now]), now))
+        return min(found, key=lambda x: Fraction(x[1], self.n - x[0]), default=None)
 
     def _later(self, states: Ints, time: int) -> Ints:
         found = states.copy()
@@ -334,52 +328,50 @@ class RouteWays:
             state = int(origin[state])
         return found[::-1]
 
+    def order(self, objective: Objective) -> Order:
+        """Return the order of a way through all devices that ends first.
 
-def order_along(problem: Problem, weights: Sequence[int], way: Sequence[int]) -> Order:
-    """Return the order of a way through all steps of a route; see :func:`steps_of`.
+        W's that do not count run where a device idles for as long, or where memory does not suffice
+        otherwise.
+        """
+        steps, stages = self.steps, self.problem.routes[0].stages
+        trip = (*stages, *reversed(stages))
+        amounts = {stage: amounts_of(self.problem, stage) for stage in stages}
+        fused = {x for x in stages if not all(v.split for v in _variants(self.problem, x))}
+        rows: list[list[Op]] = [[] for _ in self.problem.devices]
+        free, held = [0] * len(self.devices), [0] * len(self.devices)
+        waiting: list[deque[Op]] = [deque() for _ in self.devices]
+        counts, ready = Counter[int](), Counter[int]()
 
-    Other W's run where a device idles for as long, or where memory does not suffice otherwise.
-    """
-    devices, stages = devices_of(problem), problem.routes[0].stages
-    steps, trip = steps_of(problem, devices, weights), (*stages, *reversed(stages))
-    amounts = {stage: amounts_of(problem, stage) for stage in stages}
-    fused = {x for x in stages if not all(v.split for v in _variants(problem, x))}
-    rows: list[list[Op]] = [[] for _ in problem.devices]
-    free, held = [0] * len(devices), [0] * len(devices)
-    waiting: list[deque[Op]] = [deque() for _ in devices]
-    counts, ready = Counter[int](), Counter[int]()
+        def run(place: int, op: Op, start: int, time: int, held_more: int) -> None:
+            rows[self.devices[place]].append(op)
+            free[place] = max(start, free[place]) + time
+            held[place] += held_more
 
-    def run(place: int, op: Op, start: int, time: int, held_more: int) -> None:
-        rows[devices[place]].append(op)
-        free[place] = max(start, free[place]) + time
-        held[place] += held_more
+        def weigh(place: int, op: Op) -> None:
+            run(place, op, 0, amounts[op.stage].weight, -amounts[op.stage].after)
 
-    def weigh(place: int) -> None:
-        op = waiting[place].popleft()
-        run(place, op, 0, amounts[op.stage].weight, -amounts[op.stage].after)
-
-    for number in way:
-        k, size = counts[number], len(trip)
-        counts[number] += 1
-        if number >= size:
-            stage, place = weights[number - size], int(steps.w_device[number - size])
-            run(place, Op(stage, "W", k), 0, amounts[stage].weight, -amounts[stage].after)
-            continue
-        stage, place, own = trip[number], int(steps.device[number]), amounts[trip[number]]
-        while waiting[place] and (
-            free[place] + amounts[waiting[place][0].stage].weight <= ready[k]
-            or held[place] + steps.taken[number] > steps.slack[place]
-        ):
-            weigh(place)
-        if number < len(stages):
-            run(place, Op(stage, "F", k), ready[k], own.forward, own.held)
-        else:
-            kind: Kind = "BW" if stage in fused else "B"
-            run(place, Op(stage, kind, k), ready[k], own.backward, own.after - own.held)
-            if kind == "B" and stage not in weights:
-                waiting[place].append(Op(stage, "W", k))
-        ready[k] = free[place] + int(steps.delay[number])
-    for place, left in enumerate(waiting):
-        while left:
-            weigh(place)
-    return tuple(map(tuple, rows))
+        for number in self.best_way(objective):
+            k, size = counts[number], len(trip)
+            counts[number] += 1
+            if number >= size:
+                weigh(int(steps.w_device[number - size]), Op(self.weights[number - size], "W", k))
+                continue
+            stage, place, own = trip[number], int(steps.device[number]), amounts[trip[number]]
+            while waiting[place] and (
+                free[place] + amounts[waiting[place][0].stage].weight <= ready[k]
+                or held[place] + steps.taken[number] > steps.slack[place]
+            ):
+                weigh(place, waiting[place].popleft())
+            if number < len(stages):
+                run(place, Op(stage, "F", k), ready[k], own.forward, own.held)
+            else:
+                kind: Kind = "BW" if stage in fused else "B"
+                run(place, Op(stage, kind, k), ready[k], own.backward, own.after - own.held)
+                if kind == "B" and stage not in self.weights:
+                    waiting[place].append(Op(stage, "W", k))
+            ready[k] = free[place] + int(steps.delay[number])
+        for place, left in enumerate(waiting):
+            for op in left:
+                weigh(place, op)
+        return tuple(map(tuple, rows))

@@ -14,6 +14,7 @@ from pipesat.problem.ops import PHASE_OF, Phase, Unreadable, members
 from pipesat.problem.problem import Problem
 from pipesat.schedule.schedule import Objective, Schedule
 from pipesat.schedule.timing import time_order
+from pipesat.solver.growth.route_ways import devices_of
 from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner
@@ -83,8 +84,8 @@ class Stretches(InRounds[Part]):
         self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
         device = problem.stages[self.first].device
         under_way = _most_under_way(problem, self._schedule())
-        along = dict.fromkeys(problem.stages[s].device for s in problem.routes[0].stages)
-        some = frozenset([*along][:: max(1, len(along) // _SOME)])
+        along = devices_of(problem)
+        some = frozenset(along[:: max(1, len(along) // _SOME)])
         self.kept = tuple(dict.fromkeys((some, self.all)))
         self.debt = Debt(device, min(under_way, _MOST_BEFORE * len(problem.stages)))
         self.known = KnownStretches(-self.debt.most(problem))

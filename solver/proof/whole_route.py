@@ -15,7 +15,6 @@ from pipesat.solver.growth.route_ways import (
     amounts_of,
     devices_of,
     most_in_flight,
-    order_along,
 )
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
@@ -66,7 +65,7 @@ class WholeRoute:
         self.done = NONE  # the largest part of which all is known
         self.fresh = True  # all devices have not been asked about
         self._asking = self._rounds()
-        self._ways = self._of(0)
+        self._ways = self._begun(0)
 
     def ready(self) -> bool:
         """Whether it can be asked at once: the first run of all compiles loops for some seconds."""
@@ -92,8 +91,17 @@ class WholeRoute:
             self.limit, self.most = _LONGER * self.limit, _LONGER * self.most
             self.beam *= _LONGER
 
-    def _of(self, number: int) -> RouteWays:
+    def _begun(self, number: int) -> RouteWays:
+        self.spent = 0.0
         return RouteWays(self.problem, *self.parts[number])
+
+    def _advance(self, ways: RouteWays, most: int, *, beam: bool) -> bool:
+        """Let ways go on; count the time, which others share between two microbatches."""
+        clock = self.runner.clock
+        begin = clock.elapsed
+        found = ways.advance(clock, self.incumbent.clock, most, beam=beam)
+        self.spent += clock.elapsed - begin
+        return found
 
     def _settle(self, number: int) -> Generator[bool, None, bool]:
         """Raise the bound by a part, and return whether all is known of it.
@@ -102,16 +110,12 @@ class WholeRoute:
         to do so, until the last microbatches enter.
         """
         self.tried += 1
-        ways, exact, rate = self._of(number), True, Fraction(0)
-        spent, repeated = 0.0, False
+        ways, exact, repeated, rate = self._begun(number), True, False, Fraction(0)
         while not ways.done:
-            clock = self.runner.clock
-            begin = clock.elapsed
-            if not ways.advance(clock, self.incumbent.clock, self.most, beam=False):
+            if not self._advance(ways, self.most, beam=False):
                 return False
-            spent += clock.elapsed - begin
             yield False
-            late, again = spent > self.limit, ways.again() if ways.even else None
+            late, again = self.spent > self.limit, ways.again() if ways.even else None
             if again is None and late and ways.even:
                 again, exact = ways.no_better(), False
             if again is not None:
@@ -128,15 +132,10 @@ class WholeRoute:
 
     def _look(self) -> Generator[bool, None, None]:
         """Follow the best ways of all devices."""
-        ways, spent = self._of(self.whole), 0.0
+        ways = self._begun(self.whole)
         while not ways.done:
-            clock = self.runner.clock
-            begin = clock.elapsed
-            if spent > self.limit or not ways.advance(
-                clock, self.incumbent.clock, self.beam, beam=True
-            ):
+            if self.spent > self.limit or not self._advance(ways, self.beam, beam=True):
                 return
-            spent += clock.elapsed - begin
             yield False
             if ways.even and ways.n >= _STEADY * ways.slots:
                 trip = ways.round_trip()
@@ -148,8 +147,7 @@ class WholeRoute:
         """Offer the best way, with W's where devices idle or memory ends."""
         if self.incumbent.proven:
             return
-        way, clock = ways.best_way(self.incumbent.objective), self.incumbent.clock
-        order = order_along(self.problem, ways.weights, way)
+        order, clock = ways.order(self.incumbent.objective), self.incumbent.clock
         packed = justified(self.problem, order, seed=0, clock=clock, passes=_PASSES, source=SOURCE)
         for found in packed:
             self.incumbent.offer_earliest(found)

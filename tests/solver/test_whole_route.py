@@ -13,7 +13,7 @@ from pipesat.core.errors import Infeasible
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.schedule.schedule import Objective
-from pipesat.solver.growth.route_ways import RouteWays, devices_of, order_along
+from pipesat.solver.growth.route_ways import RouteWays, devices_of
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
@@ -92,7 +92,7 @@ def test_what_comes_again_is_as_long_as_all_of_it(
         assert short.advance(CLOCK, CLOCK, 1000, beam=False)
         if short.even and (again := short.again()) is not None:
             short.repeat(*again)
-    way = short.best_way("makespan")
+    way, order = short.best_way("makespan"), short.order("makespan")
     monkeypatch.setattr(RouteWays, "even", False)
     whole = RouteWays(problem, devices_of(problem), [0])
     while not whole.done:
@@ -100,9 +100,7 @@ def test_what_comes_again_is_as_long_as_all_of_it(
     assert short.ends("makespan").min() == whole.ends("makespan").min()
     assert len(way) == len(whole.best_way("makespan")) == microbatches * short.each
     schedule = Incumbent(problem, "makespan", CLOCK)
-    assert (schedule.offer(order_along(problem, [0], way), "way") or 0) >= whole.ends(
-        "makespan"
-    ).min()
+    assert (schedule.offer(order, "way") or 0) >= whole.ends("makespan").min()
 
 
 def test_a_time_at_which_states_are_no_better_bounds_the_rest() -> None:
