@@ -47,7 +47,7 @@ NAMED = {
 }
 DEVICES = range(2, 9)
 SEARCH, SEARCH_OF_UNIT = 0.6, 2.0  # deterministic seconds of annealing, per entry
-FOLLOW, RUN = 20.0, 8  # seconds to follow all ways of an open entry, of as many times the run
+FOLLOW, RUN = 8.0, 8  # seconds to follow all ways of an open entry, of as many times the run
 
 
 def problem_of(costs: str, shape: str, p: int, halves: int) -> Problem:
