@@ -224,15 +224,11 @@ def picture(rows: list[dict]) -> None:
             own = [r for r in rows if (r["costs"], r["shape"], r["p"]) == ("F = B = W", shape, p)]
             own = sorted((r for r in own if best(r)), key=lambda r: r["halves"])
             x = [r["halves"] / 2 / p for r in own]
-            (line,) = axis.plot(
-                x, [float(best(r) / r["load"]) for r in own], "o-", label=f"{p} devices", ms=4
-            )
-            axis.plot(
-                x,
-                [float(Fraction(r["bound"]) / r["load"]) for r in own],
-                ":",
-                color=line.get_color(),
-            )
+            found = [float(best(r) / r["load"]) for r in own]
+            bound = [float(Fraction(r["bound"]) / r["load"]) for r in own]
+            style = {"drawstyle": "steps-post", "ms": 4}  # activations come in whole numbers
+            (line,) = axis.plot(x, found, "o-", label=f"{p} devices", **style)
+            axis.plot(x, bound, ":", color=line.get_color(), **style)
         axis.set(title=shape, xlabel="memory over 1F1B's", ylim=(0.95, 3))
         axis.legend()
     axes[0].set_ylabel("period over load (dotted: bound)")
