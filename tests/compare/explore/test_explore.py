@@ -417,10 +417,11 @@ def test_what_cannot_be_shown_is_said_before_anything_is_served(cli: Run, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["SIGHUP", "input"])
 def test_it_dies_with_its_terminal_and_so_does_a_search(end: str) -> None:
+    heard = ["env", "--default-signal=HUP"]  # also under nohup
     words = [sys.executable, "-m", "pipesat", "explore", "--json", "--no-browser", "--port", "0"]
     path = os.pathsep.join([str(ROOT), *sys.path])
     process = subprocess.Popen(
-        words,
+        [*heard, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
