@@ -5,8 +5,8 @@
 # Package: fairscale 0.4.13 with torch 2.13.0 (torchgpipe 0.0.7, from which it comes, has the same code).
 # Seen in its code: blockpartition.solve maps times to 0 ... 1 by (x - min) / (max - min), and sums those.
 # Guess of a good engineer: not the optimum, as its docstring says, but stages whose sums of times are about equal.
-# Who is hurt: who balances transformers, whose blocks are alike, around a heavy head: the pipeline runs at the pace of the stage
-#   with the head, half as fast here. balance_by_size splits memory in the same way.
+# Who is hurt: who balances transformers, whose blocks are alike, around a heavy head. A pipeline runs at the pace of its longest
+#   stage, so each microbatch takes half as long again. balance_by_size shares out memory by the same code.
 # Run: bash findings/fairscale_balance_takes_the_shortest_layer_as_nothing.sh   (some 250 MB of downloads, a minute)
 set -euo pipefail
 work=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Finding: args_chunk_spec says along which dimension torch's pipeline cuts inputs, output_merge_spec how outputs are joined. The
+# Finding: args_chunk_spec says along which dimension torch's pipeline cuts inputs, output_merge_spec how it joins outputs. The
 #   target is cut along the first dimension, whatever they say. For sequence-first tensors and a loss that flattens, sizes still
-#   fit: each token is trained towards another one's target.
+#   fit: tokens are trained towards the targets of others.
 # Package: torch 2.13.0 (torch.distributed.pipelining).
 # Seen in its code: step() splits the target by torch.tensor_split, which is given no dimension.
 # Guess of a good engineer: the target is cut as the inputs are, or step() asks for a spec of its own.
