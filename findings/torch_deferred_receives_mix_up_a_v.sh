@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Finding: with defer_pp_recv=True, an argument of torch's schedules for several stages a rank, the zero-bubble V and DualPipeV
-#   train on gradients that are off by two to five times their size. Nothing is raised. Interleaved schedules stay right.
-# Package: torch 2.13.0 (torch.distributed.pipelining, gloo, 4 ranks of 2 stages each, 8 microbatches).
+#   train on gradients that are off by two to five times their size. Nothing is raised. Loops stay right on 4 ranks. On 2, where
+#   both neighbours are one rank, interleaved zero bubble is wrong as well.
+# Package: torch 2.13.0 (torch.distributed.pipelining, gloo, 2 stages a rank, 8 microbatches).
 # Seen in its code: it moves each receive down to the op that needs it. In a V a rank receives from one neighbour both
 #   activations and gradients of two stages, sends have no tags, and the order of receives is no longer that of the sends.
 # Guess of a good engineer: an option that moves receives changes when a tensor arrives, not which one. Its docstring speaks
@@ -25,23 +26,25 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.pipelining import PipelineStage, schedules
 
-RANKS, MICROBATCHES = 4, 8
-STAGES = 2 * RANKS
+MICROBATCHES = 8
 LOOPS = ("ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble")
 VEES = ("ScheduleZBVZeroBubble", "ScheduleDualPipeV")
+RUNS = {4: LOOPS + VEES, 2: LOOPS}
+WRONG = {(4, name) for name in VEES} | {(2, "ScheduleInterleavedZeroBubble")}
 loss = torch.nn.functional.mse_loss
 
 
-def off(rank, name, defer):
+def off(rank, ranks, name, defer):
     """Largest difference of this rank's gradients from the whole model's, as a share of them."""
     torch.manual_seed(0)
-    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(STAGES)]
+    last = 2 * ranks - 1
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(2 * ranks)]
     x, target = torch.randn(2 * MICROBATCHES, 8), torch.randn(2 * MICROBATCHES, 8)
-    mine = [rank, rank + RANKS] if name in LOOPS else [rank, STAGES - 1 - rank]
-    stages = [PipelineStage(layers[i], i, STAGES, torch.device("cpu")) for i in mine]
+    mine = [rank, rank + ranks] if name in LOOPS else [rank, last - rank]
+    stages = [PipelineStage(layers[i], i, 2 * ranks, torch.device("cpu")) for i in mine]
     schedule = getattr(schedules, name)(stages, MICROBATCHES, loss_fn=loss, defer_pp_recv=defer)
     given = (x,) if 0 in mine else ()
-    wanted = {"target": target} if STAGES - 1 in mine else {}
+    wanted = {"target": target} if last in mine else {}
     schedule.step(*given, **wanted)
     weights = [layers[i][0].weight for i in mine]
     piped = [weight.grad.clone() for weight in weights]
@@ -52,15 +55,15 @@ def off(rank, name, defer):
     return max(float((got - own.grad).norm() / own.grad.norm()) for got, own in pairs)
 
 
-def one_rank(rank, folder):
+def one_rank(rank, ranks, folder):
     logging.disable()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{ranks}", rank=rank, world_size=ranks)
     found = {}
-    for name in (*LOOPS, *VEES):
+    for name in RUNS[ranks]:
         for defer in (False, True):
-            each = [None] * RANKS
-            dist.all_gather_object(each, off(rank, name, defer))
+            each = [None] * ranks
+            dist.all_gather_object(each, off(rank, ranks, name, defer))
             found[name, defer] = max(each)
     if rank == 0:
         with open(os.path.join(folder, "found.txt"), "w") as file:
@@ -70,12 +73,15 @@ def one_rank(rank, folder):
 
 
 if __name__ == "__main__":
-    mp.spawn(one_rank, (sys.argv[1],), RANKS)
-    with open(os.path.join(sys.argv[1], "found.txt")) as file:
-        found = ast.literal_eval(file.read())
-    for (name, defer), value in found.items():
-        print(f"{name}, defer_pp_recv={defer}: gradients are off by {value:.0e} of themselves")
-        assert value > 0.5 if defer and name in VEES else value < 1e-5, found
-    print("seen: deferred receives change the gradients of a V")
+    for ranks in RUNS:
+        mp.spawn(one_rank, (ranks, sys.argv[1]), ranks)
+        with open(os.path.join(sys.argv[1], "found.txt")) as file:
+            found = ast.literal_eval(file.read())
+        for (name, defer), value in found.items():
+            named = f"{name} on {ranks} ranks, defer_pp_recv={defer}"
+            print(f"{named}: gradients are off by {value:.0e} of themselves")
+            wrong = defer and (ranks, name) in WRONG
+            assert value > 0.5 if wrong else value < 1e-5, found
+    print("seen: deferred receives change the gradients of a V, and of a loop on two ranks")
 PY
 "$work/venv/bin/python" -W ignore "$work/look.py" "$work"
