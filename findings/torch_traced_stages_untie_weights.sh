@@ -3,7 +3,8 @@
 #   model are one parameter, its stages have one each, and each is trained on its own part of the gradient. After one step of
 #   SGD they differ. Nothing is raised.
 # Package: torch 2.13.0 (torch.distributed.pipelining.pipeline, SplitPoint).
-# Seen in its code: a parameter that several stages use is replicated; nothing adds up or copies afterwards.
+# Seen in its code: a parameter that several stages use is replicated. A comment promises "an additional gradient accumulation
+#   before the optimizer step"; there is none.
 # Guess of a good engineer: cutting keeps the model's function and its gradients, or complains about a weight on two stages.
 # Who is hurt: who pipelines GPT-2-like models with tied embeddings. The first forward is that of the model, the loss falls, and
 #   another model, with one matrix more, is trained. Add up both gradients before each optimizer step.
