@@ -95,10 +95,13 @@ class Level:
             self.inner.begin(forms if memory_varies(problem) else None)
 
     def take(self, schedule: Schedule, *, written: bool) -> Schedule | None:
-        """Offer a start; return it as it was timed, or ``None`` if it breaks a rule."""
+        """Offer a start; return it as it was timed, or ``None`` if it breaks a rule.
+
+        Nor does it count once the incumbent is closed: that of a solve that went on without it.
+        """
         objective = self.incumbent.objective
         timed = self.incumbent.offer_earliest(schedule)
-        if timed is None:
+        if timed is None or self.incumbent.closed:
             return None
         known = self.best.get((written, schedule.source))
         if known is None or timed.value(objective) < known.value(objective):
@@ -146,7 +149,7 @@ class Level:
     def baseline(self) -> Baseline | None:
         """The best hand-written start."""
         objective = self.incumbent.objective
-        made = [schedule for (written, _), schedule in self.best.items() if written]
+        made = [schedule for (written, _), schedule in [*self.best.items()] if written]
         best = min(made, key=lambda schedule: schedule.value(objective), default=None)
         return None if best is None else Baseline(best.source, best.value(objective))
 

@@ -209,6 +209,8 @@ class Incumbent:
     def offer_steady(self, rate: Fraction) -> None:
         """Take in the time per microbatch at which a checked schedule goes on."""
         with self.lock:
+            if self.closed:
+                return
             self.steady = rate if self.steady is None else min(rate, self.steady)
             for known in list(self._known.values()):
                 if known.rate > self.steady:

@@ -139,3 +139,17 @@ def test_closed_forms_end_with_their_share_of_the_time(monkeypatch: pytest.Monke
     whole.begin()
     assert clock.elapsed == 2.0
     assert whole.incumbent.bound.source == "form 2"
+
+
+def test_no_start_counts_that_comes_after_the_answer() -> None:
+    """What a solve has left behind goes on making hand-written schedules, maybe better ones."""
+    problem = replace(drawn(1), order="given")
+    whole = Level(Incumbent(problem, "makespan", Clock(1.0, deterministic=True)))
+    whole.offer_sure()
+    found, written = whole.incumbent.schedule, baseline("1f1b", problem)
+    assert found is not None
+    assert written.makespan < found.makespan
+    whole.incumbent.close()
+    assert whole.take(written, written=True) is None
+    assert whole.baseline is None
+    assert whole.incumbent.schedule is found
