@@ -156,7 +156,7 @@ def _windows(lane: Lane) -> Step | None:
 def _other_ways(lane: Lane) -> Step | None:
     """Exchanges, growth and packing; where ops may pair, windows that begin from other starts."""
     number = lane.seat.number
-    branches = lane.proves and branching_applies(lane.incumbent.asked.problem)
+    branches = branching_applies(lane.incumbent.asked.problem) and (lane.proves or lane.paired)
     ways = OtherWays(
         lane.incumbent,
         lane.starts,

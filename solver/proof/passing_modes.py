@@ -20,8 +20,9 @@ _MOST = 2000  # nodes: each keeps up to 0.2 MiB
 
 def branching_applies(problem: Problem) -> bool:
     """Whether branching over those that pass raises the bound with more time, without modes."""
-    same = problem.order == "same" and problem.one_stage_per_device
-    return same and problem.overlap is None
+    if problem.overlap is not None:
+        return problem.has_lists
+    return problem.order == "same" and problem.one_stage_per_device
 
 
 class PassingModes:

@@ -77,9 +77,6 @@ class ProofSearch:
             if parts.short_runs:
                 runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
                 self.others["short runs"] = runs
-        elif parts.relaxations and problem.overlap is not None and not problem.plain:
-            self.others[_QUESTIONS] = DevicesAlone(problem, incumbent, seed=seed)
-            self.others[_NODES] = PassingModes(problem, incumbent)
         elif parts.relaxations and branching_applies(problem):
             self.others[_NODES] = PassingModes(problem, incumbent)
         number, count = share
