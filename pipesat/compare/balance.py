@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.check.checker import check
 from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
+from pipesat.compare.replicas.assignment import Assignment, lengths_read
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
-from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.names import named
 from pipesat.core.progress import doing
@@ -28,7 +27,6 @@ from pipesat.schedule.solving import EitherStop
 from pipesat.schedule.timing import retime
 
 if TYPE_CHECKING:
-    from pipesat.compare.replicas.assignment import Assignment
     from pipesat.problem.problem import Problem
     from pipesat.schedule.schedule import Schedule
     from pipesat.solver.lanes.clock import Clock
@@ -142,11 +140,9 @@ def balance(
         part = clock.part(clock.left / (len(made) - number))
         with doing(f"the order under {under.name}, {number + 1} of {len(made)}"):
             rows.append(_searched(free, under, objective, part, seed, bound.value))
-    read = None if lengths is None else digest(json.dumps([*lengths]).encode())
-    told = {"sha256": read, "reference": reference, "quadratic": float(quadratic), "tokens": None}
     about = {"problem_sha256": problem.sha256, "seed": seed}
-    about |= {"lengths": None if read is None else told}
-    return MicrobatchOrders(free, objective, bound, tuple(rows), about)
+    read = lengths_read(lengths, reference, quadratic, None)
+    return MicrobatchOrders(free, objective, bound, tuple(rows), about | {"lengths": read})
 
 
 class _Under(NamedTuple):

@@ -170,7 +170,7 @@ class Period:
     def text(self, value: str, bound: str) -> str:
         """Say it in a sentence, with both as texts; the bound is rounded down."""
         proven = "proven least" if self.value == self.lower_bound else f"at least {bound}"
-        return f"steady state {value} a microbatch, {proven}"
+        return f"a long run takes {value} a microbatch, {proven}"
 
 
 class Uneven(NamedTuple):

@@ -122,7 +122,7 @@ def schedule_of_document(document: object, problem: Problem, source: str) -> Sch
 
 
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
-    untimed = isinstance(next(chain.from_iterable(model.devices), None), str)
+    untimed = not isinstance(next(chain.from_iterable(model.devices), None), tuple)
     require(
         model.problem_sha256 or untimed,
         "this key is required and missing, as ops have times",
