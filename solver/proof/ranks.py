@@ -29,7 +29,7 @@ from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.proof.device_ranks import PHASES, DeviceStates
 from pipesat.solver.proof.device_runs import F
-from pipesat.solver.proof.short_runs import is_long
+from pipesat.solver.proof.stretch_search import is_long
 
 SOURCE = "states of all devices, by rank"
 MODEL = "CP-SAT in the windows of all ranks"
@@ -44,11 +44,9 @@ _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
 class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, seed: int = 0, staircase: bool = True
-    ) -> None:
+    def __init__(self, problem: Problem, incumbent: Incumbent, *, seed: int = 0) -> None:
         self.problem, self.incumbent = problem, incumbent
-        self.seed, self.staircase = seed, staircase
+        self.seed = seed
         self.models = problem.plain and problem.overlap is None and not is_long(problem)
         self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
         self.tried = 0
@@ -142,7 +140,7 @@ class KnownRanks:
 
     def _modelled(self, devices: Sequence[DeviceStates], length: int, runner: Runner) -> bool:
         """Ask CP-SAT for a schedule within all windows; return whether it has answered."""
-        model = build_model(self.problem, "makespan", 0, length, staircase=self.staircase)
+        model = build_model(self.problem, "makespan", 0, length)
         self.models = model.variables.times.exact and self.incumbent.trusts(PROOFS)
         if not self.models:
             return False

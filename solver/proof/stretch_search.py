@@ -19,16 +19,17 @@ from pipesat.solver.lanes.clock import CONSTRAINTS_PER_SECOND
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import FOUND, PROOFS, Runner
 from pipesat.solver.model.left_out import with_microbatches
+from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import model_size
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.variables import splits
-from pipesat.solver.proof.rounds import InRounds, Rounds
-from pipesat.solver.proof.short_runs import StepBounds
+from pipesat.solver.proof.known_stretches import KnownStretches
+from pipesat.solver.proof.rounds import Rounds
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 
 SOURCE = "CP-SAT on stretches of microbatches"
+_PER_DEVICE = 2  # a run is long if it has more microbatches per device
 _VERY_LONG = 16  # microbatches per device: ends add little, and wait for steps of their length
-_PATIENCE = 2  # stretches of a part in a row without an outcome that end it for this round
 _FINE = 64  # known well enough: values that differ by less than a part of the gap over this
 _MOST_BEFORE = 2  # microbatches that a debt is of, per stage
 _LONGER = 1.2  # from one length to the next
@@ -36,49 +37,25 @@ _SOME = 8  # devices that are asked about before all, spread over the route
 _PARTS: dict[Part, int] = {"pace": 4, "step": 2, "last": 2, "first": 2}  # parts of what is open
 
 
-class KnownStretches:
-    """Least values of stretches, no step below ``floor``. Other parts and steps add up."""
-
-    def __init__(self, floor: int) -> None:
-        self.steps = StepBounds(floor)
-        self.ends: dict[Part, dict[int, int]] = {"first": {0: 0}, "last": {}}
-
-    def learn(self, part: Part, n: int, value: int) -> None:
-        """Take in a bound."""
-        if part == "step":
-            self.steps.learn(n, value)
-        elif part == "pace":
-            self.steps.learn_pace(n, value)
-        else:
-            self.ends[part][n] = max(value, self.ends[part].get(n, value))
-
-    def of(self, part: Part, n: int) -> int:
-        """Return the best bound of a stretch."""
-        if part == "step":
-            return self.steps.of(n)
-        if part == "pace":
-            return self.steps.pace(n)
-        sums = (value + self.steps.of(n - k) for k, value in self.ends[part].items() if k <= n)
-        return max(sums, default=self.steps.floor)
-
-    def whole(self, n: int) -> int:
-        """Return the bound that follows for a run of n microbatches."""
-        sums = (
-            start + self.steps.of(n - i - j) + end
-            for i, start in self.ends["first"].items()
-            for j, end in self.ends["last"].items()
-            if i + j <= n
-        )
-        return max([0, *sums])
+def is_long(problem: Problem) -> bool:
+    """Whether a single route has many microbatches, alike, whose memory may slow them down."""
+    if (
+        not problem.plain
+        or len(problem.routes) > 1
+        or all(device.slack is None for device in problem.devices)
+    ):
+        return False
+    return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
 
 
-class Stretches(InRounds[Part]):
-    """Raises the bound of a long run without pairs; for one lane at a time."""
+class Stretches:
+    """Raises the bound of a long run without pairs; for one lane at a time. Needs a schedule."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
-    ) -> None:
-        super().__init__(problem, incumbent, seed=seed, staircase=staircase)
+    def __init__(self, problem: Problem, incumbent: Incumbent, *, seed: int) -> None:
+        self.problem, self.incumbent, self.seed = problem, incumbent, seed
+        self.stairs = all(staircase_applies(problem, d) for d in problem.busy)
+        self.microbatches = problem.routes[0].microbatches
+        self.finished = False
         self.first = problem.routes[0].stages[0]
         self.all = frozenset(problem.busy)
         self.steps_first = self.microbatches > _VERY_LONG * len(problem.devices)
@@ -101,9 +78,28 @@ class Stretches(InRounds[Part]):
         lengths["pace"] = [n for n in self.lengths if n >= under_way][1::2]
         if self.steps_first:  # longer ones say less than paces
             lengths["step"] = [n for n in self.lengths if n < under_way]
-        self.rounds = Rounds(lengths, _PATIENCE, pays=self._pays)
+        self.rounds = Rounds(lengths, self._pays)
         self._measured: tuple[Schedule, tuple[list[int], int]] | None = None
         self.reach: dict[tuple[Part, int], int] = {}
+
+    @property
+    def tried(self) -> int:
+        """Models that were solved."""
+        return self.rounds.tried
+
+    @property
+    def _left(self) -> float:
+        return self.incumbent.clock.left
+
+    def step(self, runner: Runner) -> None:
+        """Ask about one stretch, and raise the bound by what follows."""
+        part = self.rounds.next(self._left)
+        if part is None:
+            self.finished = True
+            return
+        if self._settle(*part, runner):
+            self.rounds.settled.add(part)
+        self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _settle(self, part: Part, n: int, runner: Runner) -> bool:
         """Ask about a stretch until its value is known, or too low to matter; return whether."""
@@ -189,11 +185,19 @@ class Stretches(InRounds[Part]):
                 least,
                 most,
                 devices,
-                staircase=self.staircase,
             )
             if model is None:
                 return None
-            solver, status = self._solve(model.variables, runner, linear=False)
+            dynamic = self.stairs and all(map(min, model.variables.times.duration.values()))
+            self.rounds.tried += 1
+            solver, status = runner.solve(
+                model.variables.cp,
+                limit=self.rounds.limit,
+                seed=self.seed,
+                strong=self.stairs and not dynamic,
+                dynamic=dynamic,
+                linear=False,
+            )
             if status == cp_model.INFEASIBLE:
                 self.known.learn(part, n, model.beyond)
                 bound = Bound(self.known.whole(self.microbatches), SOURCE)
@@ -222,6 +226,11 @@ class Stretches(InRounds[Part]):
                 max(n * (x - own[0]) // j for j, x in enumerate(own[1:], 1)) for own in parts
             )
         return min(later - earlier for earlier, later in zip(at, at[n:], strict=False))
+
+    def _schedule(self) -> Schedule:
+        if self.incumbent.schedule is None:
+            raise ValueError("stretches need a schedule to start from")
+        return self.incumbent.schedule
 
     def _known_schedule(self) -> tuple[list[int], int]:
         """Return X + D of every microbatch in the best schedule, and its end."""

@@ -93,8 +93,6 @@ def stretch_model(
     least: int,
     most: int,
     devices: frozenset[int],
-    *,
-    staircase: bool = True,
 ) -> StretchModel | None:
     """Model a stretch of n microbatches whose value is in ``[least, most]`` (time units).
 
@@ -110,7 +108,7 @@ def stretch_model(
         return None
     unit = times.unit
     v = add_variables(cp_model.CpModel(), few, times, longest // unit + 1, devices)
-    add_constraints(v, staircase=staircase)
+    add_constraints(v)
     entry = [task.start for task in v.tasks["F"][few.routes[0].stages[0]]]
     # one unit more: what has begun before the stretch is not moved into it by leaving out idle time
     v.cp.add(entry[before] == (before * one // unit + 1 if before else 0))

@@ -15,7 +15,8 @@ from pipesat.schedule.schedule import Objective
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import PROOFS, Runner
-from pipesat.solver.proof.stretch_search import SOURCE, KnownStretches, Stretches, measured
+from pipesat.solver.proof.known_stretches import KnownStretches, StepBounds
+from pipesat.solver.proof.stretch_search import SOURCE, Stretches, is_long, measured
 from pipesat.solver.proof.stretches import Debt, Part, stretch_model
 from tests.support.optimum import decided, solved
 from tests.support.problems import chain, problems, vee
@@ -66,6 +67,23 @@ def test_idling_counts_where_steps_see_none() -> None:
     # from empty devices, and with three microbatches in memory some device must idle meanwhile
     problem = chain(4, 32, cap=6, held=(2, 1), backward="split")
     assert least(problem, "step", 4, Debt(0, 0)) <= 4 * 3 < least(problem, "step", 4, Debt(0, 3))
+
+
+def test_steps_add_up() -> None:
+    known = StepBounds()
+    known.learn(1, 3)
+    known.learn(3, 11)
+    known.learn(4, 14)
+    assert [known.of(n) for n in range(8)] == [0, 3, 6, 11, 14, 17, 22, 25]
+    assert [known.of(n) for n in (3000, 3001, 3002)] == [11_000, 11_003, 11_006]
+    known.learn(3, 10)  # worse: nothing is unlearnt
+    assert known.of(3) == 11
+
+
+def test_which_runs_are_long() -> None:
+    assert is_long(chain(2, 5, cap=1))
+    assert not is_long(chain(2, 4, cap=1))
+    assert not is_long(chain(2, 5))  # no memory limit
 
 
 def test_what_follows_from_what_is_known() -> None:
