@@ -26,8 +26,6 @@ class SearchParts:
         Large-neighbourhood search.
     relaxations
         Models of some devices; without, only the whole model is tried.
-    stretches
-        Bounds of long runs from models of stretches, with what is left to do counted.
     packing
         Justification of the best warm start.
     growth
@@ -39,7 +37,6 @@ class SearchParts:
     closed_forms: bool = True
     windows: bool = True
     relaxations: bool = True
-    stretches: bool = True
     packing: bool = True
     growth: bool = True
     exchanges: bool = True

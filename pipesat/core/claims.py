@@ -25,8 +25,7 @@ class Bound(NamedTuple):
 
     ``value`` is in the problem's time unit. ``source`` is a formula of proofs/bounds.md by name, or
     ``CP-SAT``: the search has shown it for the whole problem. ``CP-SAT on rank 3 alone`` has shown
-    it for a relaxation, in which the other devices may do anything at any time; on ``stretches of
-    microbatches``, for parts of a long run.
+    it for a relaxation, in which the other devices may do anything at any time.
     """
 
     value: int
