@@ -93,6 +93,11 @@ def balance(
         source, lengths = str(lengths), read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
     reference = None if reference is None else round(reference)
+    if lengths is None:
+        alone = reference is None and not quadratic and tokens is None
+        require(alone, "reference, quadratic and tokens go with them", where="lengths")
+    elif reference is None:
+        raise BadInput("expected the length that the stages' costs are of", where="reference")
     clock = Clock(time_limit, deterministic, EitherStop(stop).is_set)
     if replicas is not None or tokens is not None:
         from pipesat.compare.replicas.dealt import dealt
@@ -174,15 +179,8 @@ def _with_lengths(
     quadratic: Fraction | float,
     source: str,
 ) -> Problem:
-    if lengths is None:
-        require(
-            reference is None and not quadratic,
-            "reference and quadratic go with them",
-            where="lengths",
-        )
+    if lengths is None or reference is None:
         return problem
-    if reference is None:
-        raise BadInput("expected the length that the stages' costs are of", where="reference")
     require(len(problem.routes) == 1, "expected a problem with one route", where="lengths")
     listed = microbatches_from_lengths(lengths, reference, quadratic, source=source)
     try:

@@ -52,7 +52,7 @@ def dealt(
 ) -> Assignment:
     """Return the best assignment found of sequences, or of the problem's own list, to replicas."""
     require(len(problem.routes) == 1, "expected a problem with one route", where="routes")
-    costs, places = _costs(problem, lengths, reference, quadratic, replicas, tokens)
+    costs, places = _costs(problem, lengths, reference, quadratic, replicas)
     replay = replay_of(problem, schedule, places)
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
@@ -127,16 +127,10 @@ def _costs(
     reference: int | None,
     quadratic: Fraction | float,
     replicas: int,
-    tokens: int | None,
 ) -> tuple[Ints, int]:
     """What each sequence takes, and how many microbatches a replica has."""
     (route,) = problem.routes
-    if lengths is None:
-        require(
-            reference is None and not quadratic and tokens is None,
-            "reference, quadratic and tokens go with them",
-            where="lengths",
-        )
+    if lengths is None or reference is None:
         if route.classes is None:
             raise BadInput(
                 "expected a list of all replicas' microbatches, or lengths beside the number",
@@ -149,8 +143,6 @@ def _costs(
             where="microbatches",
         )
         return costs_of_list(problem), route.microbatches // replicas
-    if reference is None:
-        raise BadInput("expected the length that the stages' costs are of", where="reference")
     require(
         not problem.has_lists,
         "expected how many a replica has, as with_microbatches(10) says, with lengths beside",
