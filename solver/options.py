@@ -22,16 +22,10 @@ class SearchParts:
     ----------
     closed_forms
         The bounds of :mod:`pipesat.bounds.closed_form`.
-    staircase
-        The staircase of devices with one stage; without, order literals count their memory.
     windows
         Large-neighbourhood search.
     relaxations
         Models of some devices; without, only the whole model is tried.
-    short_runs
-        Bounds of long runs from models of fewer microbatches.
-    stretches
-        The same from stretches of a long run, with what is left to do counted.
     packing
         Justification of the best warm start.
     growth
@@ -41,11 +35,8 @@ class SearchParts:
     """
 
     closed_forms: bool = True
-    staircase: bool = True
     windows: bool = True
     relaxations: bool = True
-    short_runs: bool = True
-    stretches: bool = True
     packing: bool = True
     growth: bool = True
     exchanges: bool = True

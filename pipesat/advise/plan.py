@@ -44,7 +44,7 @@ from pipesat.problem.remarks import Remark, documents_of, text_of
 from pipesat.schedule.metrics import peak_memory
 from pipesat.schedule.result import Solution
 from pipesat.schedule.schedule import with_each_op
-from pipesat.schedule.summary import peak_text
+from pipesat.schedule.summary import peak_text, units_of
 from pipesat.solver.search import versions
 
 if TYPE_CHECKING:
@@ -178,10 +178,12 @@ class Plan(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield the stages, then the splits of frameworks beside the plan's."""
+        units = ""
         if self.chosen is not None:
-            yield stage_table(self.chosen, self.question.layers)
+            units = "; ".join(units_of(self.chosen.problem))
+            yield stage_table(self.chosen, self.question.layers, units)
         if self.rows:
-            yield split_table(self.rows, free=self.question.free)
+            yield split_table(self.rows, self.question.free, units)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""

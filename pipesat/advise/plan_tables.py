@@ -31,10 +31,15 @@ def by_columns(
 ) -> Table:
     """Return a table of columns; those without an entry are left out."""
     shown = {column: texts for column, texts in cells.items() if any(texts)}
-    return Table([*shown], [[*line] for line in zip(*shown.values(), strict=True)], title, notes)
+    return Table(
+        [*shown],
+        [[*line] for line in zip(*shown.values(), strict=True)],
+        title,
+        [*filter(None, notes)],
+    )
 
 
-def stage_table(candidate: Candidate, layers: Layers) -> Table:
+def stage_table(candidate: Candidate, layers: Layers, units: str) -> Table:
     """Return a line per stage; a device's memory stands with its first stage."""
     stages, devices = stages_of(candidate, layers), devices_of(candidate)
     several, most = len(stages) > len(devices), max(device["load"] for device in devices)
@@ -59,7 +64,8 @@ def stage_table(candidate: Candidate, layers: Layers) -> Table:
             Column("of cap", spare=1): of_device(
                 lambda d: percent(ratio(d["peak"], d["memory"]), 0)
             ),
-        }
+        },
+        notes=[units],
     )
 
 
@@ -76,7 +82,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def split_table(rows: Sequence[SplitRow], *, free: bool) -> Table:
+def split_table(rows: Sequence[SplitRow], free: bool, units: str) -> Table:
     """Return a line per split: its hand-written schedules, the best found, its memory and bound.
 
     Below a split that is better than the plan stands why it is not taken.
@@ -84,7 +90,8 @@ def split_table(rows: Sequence[SplitRow], *, free: bool) -> Table:
     heads = dict.fromkeys(name for row in rows for name in row.cells)
     cells = {head: [_cell(row.cells.get(head)) for row in rows] for head in heads}
     bounds = [row.bound for row in rows]
-    notes = [f"{row.name} ({row.placement}): {row.why_not}" for row in rows if row.why_not]
+    notes = [units]
+    notes += [f"{row.name} ({row.placement}): {row.why_not}" for row in rows if row.why_not]
     if any(text.startswith("(") for texts in cells.values() for text in texts):
         notes.insert(0, "(in parentheses: needs more memory than there is)")
     placements = dict.fromkeys(row.shape.placement for row in rows)

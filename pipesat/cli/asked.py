@@ -108,10 +108,10 @@ class Asked:
         for param in with_members(self.context.command.params):
             if param.name in names and param.name in self.given:
                 value = self.given[param.name]
-                text = str(value) if isinstance(value, Path) else value
-                text = [*text] if isinstance(text, tuple) else text
-                told: dict[str, Any] = {} if isinstance(text, bool) else {"value": text}
-                names = param.secondary_opts if text is False else param.opts
+                names = param.secondary_opts if value is False else param.opts
+                given = value if isinstance(value, list | tuple) else (value,)
+                text = value if isinstance(value, int | float) else ",".join(map(str, given))
+                told: dict[str, Any] = {} if isinstance(value, bool) else {"value": text}
                 raise BadInput(why, where=max(names, key=len), **told)
 
     def show(self, answer: Displayed, document: Any, more: Facts = ()) -> None:

@@ -86,15 +86,6 @@ def exit_code_of(error: Exception) -> int | None:
     return code
 
 
-GONE: Final = {
-    "--parts": "state what pairs take with --overlap NUM/DEN",
-    "--tune": "run with -o, then use timeline refit, solve, and run what it finds",
-    "--virtual": "show draws when each op runs, compare --noise how much its times may vary",
-    "'pairs'": "state what pairs take with problem new --overlap NUM/DEN",
-}
-"""Options and commands that were there once, and what to do instead."""
-
-
 def _end_of_usage(error: click.UsageError) -> int:
     """Say in one line what is wrong with the command line; help, where nothing else was given."""
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -103,9 +94,6 @@ def _end_of_usage(error: click.UsageError) -> int:
     text = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.NoSuchOption) and (said := _said_by(error)):
         text = f"No such option '{error.option_name}': {said}"
-    if text.startswith("No such"):
-        instead = (said for word, said in GONE.items() if re.search(rf"{word}(?![\w-])", text))
-        text += "".join(f": it is gone, {said}" for said in instead)
     where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
     print_error("error", text[:1].lower() + text[1:] + where)
     return BAD_INPUT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.check.checker import check
 from pipesat.compare.order_rows import BEST, MicrobatchOrders, OrderRow
+from pipesat.compare.replicas.assignment import Assignment, lengths_read
 from pipesat.core.amounts import share
 from pipesat.core.arguments import public
-from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, NotApplicable, require, require_applicable
 from pipesat.core.names import named
 from pipesat.core.progress import doing
@@ -28,7 +27,6 @@ from pipesat.schedule.solving import EitherStop
 from pipesat.schedule.timing import retime
 
 if TYPE_CHECKING:
-    from pipesat.compare.replicas.assignment import Assignment
     from pipesat.problem.problem import Problem
     from pipesat.schedule.schedule import Schedule
     from pipesat.solver.lanes.clock import Clock
@@ -95,6 +93,11 @@ def balance(
         source, lengths = str(lengths), read_lengths(lengths)
     quadratic = share("quadratic", quadratic)
     reference = None if reference is None else round(reference)
+    if lengths is None:
+        alone = reference is None and not quadratic and tokens is None
+        require(alone, "reference, quadratic and tokens go with them", where="lengths")
+    elif reference is None:
+        raise BadInput("expected the length that the stages' costs are of", where="reference")
     clock = Clock(time_limit, deterministic, EitherStop(stop).is_set)
     if replicas is not None or tokens is not None:
         from pipesat.compare.replicas.dealt import dealt
@@ -142,11 +145,9 @@ def balance(
         part = clock.part(clock.left / (len(made) - number))
         with doing(f"the order under {under.name}, {number + 1} of {len(made)}"):
             rows.append(_searched(free, under, objective, part, seed, bound.value))
-    read = None if lengths is None else digest(json.dumps([*lengths]).encode())
-    told = {"sha256": read, "reference": reference, "quadratic": float(quadratic), "tokens": None}
     about = {"problem_sha256": problem.sha256, "seed": seed}
-    about |= {"lengths": None if read is None else told}
-    return MicrobatchOrders(free, objective, bound, tuple(rows), about)
+    read = lengths_read(lengths, reference, quadratic, None)
+    return MicrobatchOrders(free, objective, bound, tuple(rows), about | {"lengths": read})
 
 
 class _Under(NamedTuple):
@@ -178,15 +179,8 @@ def _with_lengths(
     quadratic: Fraction | float,
     source: str,
 ) -> Problem:
-    if lengths is None:
-        require(
-            reference is None and not quadratic,
-            "reference and quadratic go with them",
-            where="lengths",
-        )
+    if lengths is None or reference is None:
         return problem
-    if reference is None:
-        raise BadInput("expected the length that the stages' costs are of", where="reference")
     require(len(problem.routes) == 1, "expected a problem with one route", where="lengths")
     listed = microbatches_from_lengths(lengths, reference, quadratic, source=source)
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pipesat.compare.replicas.assignment import Assignment
 from pipesat.core.amounts import rounded_down, seconds_of, time_text
 from pipesat.core.claims import Bound, Standing, against
 from pipesat.core.showing import Displayed, Facts, Table, table_of
@@ -61,7 +61,7 @@ class MicrobatchOrders(Displayed):
     objective: Objective
     bound: Bound
     rows: tuple[OrderRow, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -95,31 +95,26 @@ class MicrobatchOrders(Displayed):
         from pipesat.core.folder import write_folder
         from pipesat.problem.problem_file import problem_text
 
-        best = self.best
-        if best is None or best.order is None:
+        best, about = self.best, self.about
+        if best is None or best.value is None or best.order is None:
             return
-        files = {"problem.json": problem_text(in_order(self.problem, best.order).document)}
-        if len(best.order) == 1:
-            files["assignment.json"] = f"{json.dumps(self._assignment(best), indent=1)}\n"
-        write_folder(Path(folder), {name: text.encode() for name, text in files.items()})
-
-    def _assignment(self, best: OrderRow) -> dict[str, Any]:
-        standing = Standing(best.value, self.lower_bound)
-        return {
-            "format": "pipesat.assignment/1",
-            "problem_sha256": self.about.get("problem_sha256", self.problem.sha256),
-            "schedule": best.name,
-            "lengths": self.about.get("lengths"),
-            "replicas": [[[number] for number in (best.order or [[]])[0]]],
-            "objective": self.objective,
-            "value": best.value,
-            "lower_bound": self.lower_bound,
-            "lower_bound_source": self.bound.source,
-            "gap": standing.gap,
-            "makespans": [best.value] if self.objective == "makespan" else None,
-            "seed": self.about.get("seed"),
-            "time_unit": self.problem.time_unit,
-        }
+        ordered = problem_text(in_order(self.problem, best.order).document)
+        if len(best.order) > 1:
+            write_folder(Path(folder), {"problem.json": ordered.encode()})
+            return
+        Assignment(
+            problem_sha256=about["problem_sha256"],
+            schedule=best.name,
+            lengths=about["lengths"],
+            replicas=[[[number] for number in best.order[0]]],
+            makespans=[best.value],
+            lower_bound=self.lower_bound,
+            lower_bound_source=self.bound.source,
+            seed=about["seed"],
+            time_unit=self.problem.time_unit,
+            objective=self.objective,
+            ordered=ordered,
+        ).save(folder)
 
     def seconds(self, time: int | None) -> float | None:
         """A time in seconds; ``None`` where the problem does not say its unit."""

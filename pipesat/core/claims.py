@@ -25,8 +25,7 @@ class Bound(NamedTuple):
 
     ``value`` is in the problem's time unit. ``source`` is a formula of proofs/bounds.md by name, or
     ``CP-SAT``: the search has shown it for the whole problem. ``CP-SAT on rank 3 alone`` has shown
-    it for a relaxation, in which the other devices may do anything at any time; on ``fewer
-    microbatches``, for a shorter run, and what the others add at least.
+    it for a relaxation, in which the other devices may do anything at any time.
     """
 
     value: int
@@ -170,7 +169,7 @@ class Period:
     def text(self, value: str, bound: str) -> str:
         """Say it in a sentence, with both as texts; the bound is rounded down."""
         proven = "proven least" if self.value == self.lower_bound else f"at least {bound}"
-        return f"steady state {value} a microbatch, {proven}"
+        return f"a long run takes {value} a microbatch, {proven}"
 
 
 class Uneven(NamedTuple):

@@ -35,18 +35,7 @@ def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:
     source = str(path)
     data = read_bytes(path, largest)
     require(data.strip(), "the file is empty, expected a JSON document", source=source)
-    document = parse_json(decoded(data, source), source)
-    stated = document.get("format") if isinstance(document, dict) else None
-    if isinstance(stated, str) and (instead := GONE.get(stated)):
-        raise BadInput(f"this format is gone: {instead}", source=source)
-    return document
-
-
-GONE: Final = dict.fromkeys(
-    ("pipesat.parts/1", "pipesat.parts-map/1"),
-    "state what pairs take, with problem new --overlap NUM/DEN or overlap.pairs of a problem file",
-)
-"""Formats that are read no more, and what to do instead."""
+    return parse_json(decoded(data, source), source)
 
 
 def parse_json(text: str, source: str) -> Any:

@@ -24,7 +24,7 @@ from pipesat.core.arguments import public
 from pipesat.core.complaint import InFile
 from pipesat.core.errors import BadInput, require
 from pipesat.core.settings import Slicing
-from pipesat.core.strict_json import MOST, read_json, read_text
+from pipesat.core.strict_json import MOST, parse_json, read_text
 
 DEN: Final = 10**4
 _MOST_N: Final = 10**6
@@ -190,7 +190,7 @@ def read_lengths(path: str | Path) -> list[int]:
     """Read a JSON list, or a CSV of one column without a head."""
     text = read_text(Path(path))
     if text.lstrip().startswith("["):
-        values: list[int] = read_json(Path(path))
+        values: list[int] = parse_json(text, str(path))
         _require(values, str(path))
         return values
     found: list[int] = []

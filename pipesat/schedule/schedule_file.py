@@ -122,7 +122,8 @@ def schedule_of_document(document: object, problem: Problem, source: str) -> Sch
 
 
 def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
-    untimed = isinstance(next(chain.from_iterable(model.devices), None), str)
+    first = next(chain.from_iterable(model.devices), None)
+    untimed = isinstance(first, str) or (first is None and not model.problem_sha256)
     require(
         model.problem_sha256 or untimed,
         "this key is required and missing, as ops have times",

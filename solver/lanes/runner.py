@@ -129,22 +129,18 @@ class Runner:
         limit: float,
         seed: int,
         strong: bool = False,
-        dynamic: bool = False,
         linear: bool = True,
         presolve: bool = True,
-        upwards: bool = False,
         on_solution: Callable[[Callable[[cp_model.IntVar], int]], object] | None = None,
         on_bound: Callable[[float], object] | None = None,
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve within ``limit``, and within what is left on the clock.
 
         ``strong`` propagation of no-overlap proves chains at tight memory many times faster, and
-        other models more slowly. ``dynamic`` precedences prove short runs faster still, but with
-        them OR-Tools 9.15 aborts on some models with ops of length zero. Without ``linear``, models
+        other models more slowly. Without ``linear``, models
         with optional intervals and memory over time are solved many times faster: their linear
         relaxation costs much and says little. Models that lack what presolve would find do without
-        ``presolve``. ``upwards`` proves values too low, one after the other, before it finds a
-        schedule. ``on_solution`` is called with a function that gives every variable's value,
+        ``presolve``. ``on_solution`` is called with a function that gives every variable's value,
         ``on_bound`` with what is proven; what they raise ends the solve.
 
         Raises
@@ -154,8 +150,6 @@ class Runner:
         """
         solver = new_solver(seed)
         solver.parameters.use_strong_propagation_in_disjunctive = strong
-        solver.parameters.use_dynamic_precedence_in_disjunctive = dynamic
-        solver.parameters.use_objective_lb_search = upwards
         solver.parameters.cp_model_presolve = presolve
         if not linear:
             solver.parameters.linearization_level = 0

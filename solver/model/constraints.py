@@ -22,12 +22,12 @@ from pipesat.solver.model.turns import classes_of
 from pipesat.solver.model.variables import Task, Variables
 
 
-def add_constraints(v: Variables, *, staircase: bool = True) -> None:
+def add_constraints(v: Variables) -> None:
     """Add all of them."""
     add_one_op_at_a_time(v)
     add_dataflow(v)
     add_microbatch_order(v)
-    add_memory(v, staircase=staircase)
+    add_memory(v)
 
 
 def add_one_op_at_a_time(v: Variables) -> None:
@@ -120,13 +120,13 @@ def _add_order(
         v.cp.add(after.start >= before.start)
 
 
-def add_memory(v: Variables, *, staircase: bool = True) -> None:
+def add_memory(v: Variables) -> None:
     """Memory of each device stays within its capacity, by the encoding that suits the device."""
     for device in range(len(v.problem.devices)):
         stages = v.problem.stages_on[device]
         if v.problem.devices[device].slack is None or not v.kept.issuperset(stages):
             continue
-        if staircase and staircase_applies(v.problem, device):
+        if staircase_applies(v.problem, device):
             add_memory_by_staircase(v, device)
             add_memory_of_backwards(v, device)
         else:
@@ -210,7 +210,7 @@ def _add_what_is_left_out(
 
 
 def add_heads_and_tails(
-    v: Variables, line: HeadsAndTails, objective: Objective, value: cp_model.IntVar | None
+    v: Variables, line: HeadsAndTails, objective: Objective, value: cp_model.IntVar
 ) -> None:
     """Say of each op what is known of the least time before it, and after it up to ``value``.
 
@@ -233,8 +233,7 @@ def add_heads_and_tails(
         place = v.problem.place_of[stage]
         for task, head, tail in zip(v.tasks[phase][stage], heads[place], tails[place], strict=True):
             v.cp.add(task.start - begin >= v.times.at_least(int(head)))
-            if value is not None:
-                v.cp.add(task.start + v.times.at_least(int(tail)) <= begin + value)
+            v.cp.add(task.start + v.times.at_least(int(tail)) <= begin + value)
 
 
 def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:

@@ -119,10 +119,7 @@ def _kept(item: Item, few: Problem) -> tuple[Item, ...]:
     return (item,) if len(kept) == len(members(item)) else kept
 
 
-def one_by_one(problem: Problem, device: int | None = None) -> int:
-    """Return the time of all ops of one microbatch, on a device or with all delays."""
-    stages = problem.stages
-    if device is not None:
-        stages = tuple(stages[s] for s in problem.stages_on[device])
-    one = sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in stages)
-    return one + sum(link.F + link.B for link in problem.links.values() if device is None)
+def one_by_one(problem: Problem) -> int:
+    """Return the time of all ops and delays of one microbatch."""
+    one = sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in problem.stages)
+    return one + sum(link.F + link.B for link in problem.links.values())

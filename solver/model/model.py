@@ -89,13 +89,12 @@ def build_model(
     upper: int,
     devices: Collection[int] | None = None,
     *,
-    staircase: bool = True,
     line: HeadsAndTails | None = None,
 ) -> Model:
     """Model all schedules with an objective between ``lower`` and ``upper`` (time units).
 
-    With ``devices``, a relaxation: only their ops, all other devices never busy. Without
-    ``staircase``, order literals count the memory of every device. ``line`` has heads and tails.
+    With ``devices``, a relaxation: only their ops, all other devices never busy. ``line`` has
+    heads and tails.
     """
     cp = cp_model.CpModel()
     longest = latest_end(problem, objective, upper)
@@ -104,7 +103,7 @@ def build_model(
     # rounded, a span and a delay may each take one unit more on every device
     horizon = most if objective == "makespan" else longest // times.unit + 2 * len(problem.devices)
     variables = add_variables(cp, problem, times, horizon, devices)
-    add_constraints(variables, staircase=staircase)
+    add_constraints(variables)
     value = add_objective(variables, objective, times.at_least(lower), most)
     if line is not None:
         add_heads_and_tails(variables, line, objective, value)

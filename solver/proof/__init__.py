@@ -1,1 +1,1 @@
-"""The proving half: ``search`` gives each lane's turn to a relaxation, a short run or a stretch."""
+"""The proving half: ``search`` gives each lane's turn to a relaxation, or to another part."""

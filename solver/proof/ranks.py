@@ -29,7 +29,6 @@ from pipesat.solver.model.memory import staircase_applies
 from pipesat.solver.model.model import build_model, model_size
 from pipesat.solver.proof.device_ranks import PHASES, DeviceStates
 from pipesat.solver.proof.device_runs import F
-from pipesat.solver.proof.short_runs import is_long
 
 SOURCE = "states of all devices, by rank"
 MODEL = "CP-SAT in the windows of all ranks"
@@ -38,18 +37,24 @@ WIDTHS = 1, 16, 128  # states of the same counts that are kept apart: one at fir
 _SECONDS, _MOST_SECONDS = 6, 96  # that states of a question may take, by their number
 _MORE = 4  # times as many where that was not enough
 _HALVES, _LEAST_HALVES = 8, 0.5  # time for halves of windows, per that before; seconds
+_LONG = 2  # microbatches per device beyond which a run is long
 _CLOSE = 1 / 5000  # of the value: no nearer to a length that is not refuted
+
+
+def _is_long(problem: Problem) -> bool:
+    """Whether a single route has many microbatches, alike, whose memory may slow them down."""
+    one = problem.plain and len(problem.routes) == 1
+    scarce = any(device.slack is not None for device in problem.devices)
+    return one and scarce and problem.microbatches[0] > _LONG * len(problem.devices)
 
 
 class KnownRanks:
     """Asks whether there is a schedule of at most some length, a share of the gap at a time."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, seed: int = 0, staircase: bool = True
-    ) -> None:
+    def __init__(self, problem: Problem, incumbent: Incumbent, *, seed: int = 0) -> None:
         self.problem, self.incumbent = problem, incumbent
-        self.seed, self.staircase = seed, staircase
-        self.models = problem.plain and problem.overlap is None and not is_long(problem)
+        self.seed = seed
+        self.models = problem.plain and problem.overlap is None and not _is_long(problem)
         self.limit = max(_FIRST_LIMIT, model_size(problem) / CONSTRAINTS_PER_SECOND)
         self.tried = 0
         self.ended: int | None = None  # value at which nothing was left to ask
@@ -114,7 +119,7 @@ class KnownRanks:
         if none is False and models and self._modelled(devices, length, runner):
             return
         most = max(_LEAST_HALVES, _HALVES * self.effort.elapsed)
-        changed = not (models or is_long(self.problem))
+        changed = not (models or _is_long(self.problem))
         while none is False and changed:
             changed = False
             for _, *window in sorted(w for n, one in enumerate(devices) for w in one.windows(n)):
@@ -142,7 +147,7 @@ class KnownRanks:
 
     def _modelled(self, devices: Sequence[DeviceStates], length: int, runner: Runner) -> bool:
         """Ask CP-SAT for a schedule within all windows; return whether it has answered."""
-        model = build_model(self.problem, "makespan", 0, length, staircase=self.staircase)
+        model = build_model(self.problem, "makespan", 0, length)
         self.models = model.variables.times.exact and self.incumbent.trusts(PROOFS)
         if not self.models:
             return False

@@ -42,7 +42,6 @@ class Relaxations:
         share: tuple[int, int] = (0, 1),
     ) -> None:
         self.problem, self.incumbent, self.seed = problem, incumbent, seed
-        self.staircase = parts.staircase
         self.all = frozenset(problem.busy)
         begin = first_of(problem, self.all, share) if parts.relaxations else []
         self.pairs = bool(gains(problem))
@@ -87,7 +86,6 @@ class Relaxations:
             bound,
             target,
             devices,
-            staircase=self.staircase,
             line=self.line,
         )
         solver, status = runner.solve(

@@ -16,8 +16,6 @@ from pipesat.solver.proof.device_ranks import ranks_apply
 from pipesat.solver.proof.passing_modes import PassingModes, branching_applies
 from pipesat.solver.proof.ranks import KnownRanks
 from pipesat.solver.proof.relaxations import Relaxations
-from pipesat.solver.proof.short_runs import ShortRuns, is_long
-from pipesat.solver.proof.stretch_search import Stretches
 from pipesat.solver.proof.whole_route import WholeRoute, whole_route_applies
 
 _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations, which prove less
@@ -25,7 +23,7 @@ _OTHERS = 3.0  # time of each other part, as a multiple of that for relaxations,
 _QUESTIONS, _NODES = "questions to a device", "nodes of microbatches that pass"
 _RANKS, _ROUTE = "questions to a chain of devices", "questions to a whole route"
 _TICK = 0.05  # seconds between two looks at whether loops are compiled
-_Other: TypeAlias = ShortRuns | Stretches | DevicesAlone | PassingModes | KnownRanks | WholeRoute
+_Other: TypeAlias = DevicesAlone | PassingModes | KnownRanks | WholeRoute
 
 
 class ProofSearch:
@@ -55,9 +53,7 @@ class ProofSearch:
         if parts.relaxations and whole_route_applies(problem):
             self.others[_ROUTE] = WholeRoute(problem, incumbent)
         if parts.relaxations and incumbent.objective == "makespan" and ranks_apply(problem):
-            self.others[_RANKS] = KnownRanks(
-                problem, incumbent, seed=seed, staircase=parts.staircase
-            )
+            self.others[_RANKS] = KnownRanks(problem, incumbent, seed=seed)
         if problem.has_modes:
             self.relaxations.queue.end("")  # they know no modes
             if problem.chains_only and incumbent.latest <= LARGEST and not self.others:
@@ -69,14 +65,6 @@ class ProofSearch:
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif not problem.chains_only:
             pass  # models of devices, and of all of them
-        elif is_long(problem):
-            stairs = parts.staircase
-            if parts.stretches and problem.overlap is None:
-                stretches = Stretches(problem, incumbent, seed=seed, staircase=stairs)
-                self.others["models of stretches"] = stretches
-            if parts.short_runs:
-                runs = ShortRuns(problem, incumbent, seed=seed, staircase=stairs)
-                self.others["short runs"] = runs
         elif parts.relaxations and branching_applies(problem):
             self.others[_NODES] = PassingModes(problem, incumbent)
         number, count = share
@@ -125,7 +113,7 @@ class ProofSearch:
         part = self.others.get(what)
         if isinstance(part, WholeRoute) and part.fresh:
             return 0.0
-        return self.spent[what] / (self.length if isinstance(part, Stretches | WholeRoute) else 1)
+        return self.spent[what] / (self.length if isinstance(part, WholeRoute) else 1)
 
 
 def proofs_for(

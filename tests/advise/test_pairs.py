@@ -25,7 +25,6 @@ from pipesat.layers.stages import problem_of_split
 from pipesat.problem.partition import partition_of
 from pipesat.solver import SolveOptions, solve
 from tests.conftest import Run
-from tests.support.outcomes import one_bad_line
 from tests.support.plans import entry, layers_of
 
 # F and BW take 4, and together 4 too
@@ -197,20 +196,3 @@ def test_a_runtime_that_mixes_ways_is_planned_without_pairs() -> None:
 def test_a_share_that_is_none(text: str) -> None:
     with pytest.raises(BadInput, match=r"overlap: .*expected NUM/DEN"):
         pipesat.plan(LAYERS, 2, 4, overlap=text)
-
-
-GONE = {
-    "advise layers.json --parts p.json --devices 2 --microbatches 4": "--overlap NUM/DEN",
-    "problem pairs p.json -o n.json": "problem new --overlap NUM/DEN",
-    "show p.json": "this format is gone: state what pairs take",
-    "advise p.json --devices 2 --microbatches 4": "this format is gone: state what pairs take",
-}
-
-
-@pytest.mark.parametrize("words", GONE)
-def test_a_parts_file_is_told_what_to_use_instead(
-    cli: Run, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("p.json").write_text('{"format": "pipesat.parts/1"}')
-    one_bad_line(cli(*words.split()), GONE[words])

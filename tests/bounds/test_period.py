@@ -200,7 +200,7 @@ def test_a_solve_says_both() -> None:
     result = pipesat.solve(problem, time_limit=2, workers=1)
     assert result.period == Period(Fraction(3), Fraction(3))
     assert result.document()["period"] == {"value": 3, "lower_bound": 3}
-    assert "steady state 3 a microbatch, proven least" in str(result)
+    assert "a long run takes 3 a microbatch, proven least" in str(result)
     few = pipesat.solve(chain(4, 15, cap=4), time_limit=2, workers=1)
     assert few.period is None
     assert few.document()["period"] is None

@@ -376,8 +376,6 @@ def test_pictures_and_tables_too(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run P S -o N --tune", "it is gone, run with -o, then use timeline refit, solve"),
-        ("run P S -o N --virtual", "it is gone, show draws when each op runs"),
         (
             "run P S -o N --model m --shape blocks=2",
             "--shape: got 'blocks=2', this is of the built",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
 from pipesat.check.checker import check
-from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.heuristics.list_scheduling import list_schedules, list_scheduling
 from pipesat.problem.ops import Kind, Op, Pair
 from pipesat.problem.problem import Link, Overlap, Problem
 from pipesat.problem.problem_file import parse_problem
@@ -31,6 +32,7 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.portfolio import OtherWays
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.lanes.team import SearchReport
+from pipesat.solver.model.left_out import first_microbatches
 from pipesat.solver.model.left_out import with_microbatches as fewer
 from pipesat.solver.narrower import search_all
 from pipesat.solver.options import SearchParts
@@ -506,3 +508,18 @@ def test_modes_are_repeated_with_the_ops(seed: int) -> None:
     for part in islice(repeats(problem, timed), 5):
         again = time_order(many, grown(problem, timed, part, many))
         assert check(many, again) == []
+
+
+def test_first_microbatches_are_a_valid_schedule() -> None:
+    problem = chain(3, 7, F=2, B=3, W=2, cap=2)
+    schedule = list_scheduling(problem)
+    values = []
+    for n in range(1, 8):
+        few = fewer(problem, [n])
+        order = first_microbatches(schedule, few)
+        timed = time_order(few, order)
+        assert not check(few, timed)
+        values.append(timed.makespan)
+        assert timed.makespan >= closed_form_bound(few, "makespan").value
+    assert all(a < b for a, b in pairwise(values))
+    assert values[-1] == schedule.makespan

@@ -28,7 +28,6 @@ from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import latest_end, model_times, rounded, unit_for
-from pipesat.solver.proof.short_runs import RunBounds, ShortRuns, step_model
 from pipesat.solver.windows.window_search import WindowSearch
 from tests.support.optimum import decided, most_work, solved
 from tests.support.problems import chain, document, problems, two_routes, vee
@@ -142,42 +141,6 @@ def test_no_rounded_bound_is_above_the_least_span(
     assert least_value(problem, "span", 2 * best, devices) <= best
 
 
-@settings(max_examples=15, deadline=None)
-@given(problems(max_stages=3, max_microbatches=3), Sizes)
-def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> None:
-    assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
-    assume(not problem.has_modes)
-    n = problem.routes[0].microbatches - 1
-    set_limit(1 << 30)
-    known, upper = RunBounds(problem), list_scheduling(problem).makespan
-
-    def least_step() -> int:
-        v = step_model(problem, known, upper)
-        solver = solved(v.cp)
-        return v.times.bound(round(solver.objective_value))
-
-    exact = least_step()
-    known.steps.learn(n, exact)
-    set_limit(size)
-    assert least_step() <= exact
-
-
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None)
-@given(problems(), Sizes)
-def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -> None:
-    assume(len(problem.routes) == 1 and not problem.has_modes)
-    set_limit(size)
-    incumbent = Incumbent(problem, "makespan", Clock(600))
-    incumbent.offer_timed(list_scheduling(problem))
-    search, runner = ShortRuns(problem, incumbent, seed=0), Runner(incumbent.clock)
-    for _ in range(12):
-        search.step(runner)
-    best = decided(problem)
-    assert incumbent.bound.value <= best
-    assert not incumbent.faults
-
-
 def test_upper_bounds_on_work_are_exact_where_floats_are_not() -> None:
     """Two densities that are one double: the knapsack takes the denser kind first."""
     thin, dense = (10**12 - 1, 10**12 - 2, 1), (10**12, 10**12 - 1, 1)
@@ -255,17 +218,3 @@ def test_timing_and_memory_of_large_sizes(problem: Problem, factor: int) -> None
         ):
             assert [int(t) for t in many.times] == [int(t) * factor for t in few.times]
             assert list(many.held) == list(few.held)
-
-
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-def test_short_runs_with_pairs_learn_nothing_from_rounded_times(objective: Objective) -> None:
-    pairs = {"pairs": [{"ops": ["0F", "0BW"], "time": 17}]}
-    problem = parse_problem(
-        document(chain(1, 5, F=7, B=5, W=6, BW=11, cap=2, backward="fused"), overlap=pairs)
-    )
-    incumbent = Incumbent(problem, objective, Clock(600))
-    incumbent.offer_earliest(list_scheduling(problem))
-    search, runner = ShortRuns(problem, incumbent, seed=0), Runner(incumbent.clock)
-    set_limit(3)
-    assert not search._settle_makespan(3, runner)
-    assert not search.tried

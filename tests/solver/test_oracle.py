@@ -47,5 +47,5 @@ def test_models_with_memory_over_time_are_exact(family: str, seed: int) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", seeds(4, quick=2))
 def test_no_proof_is_false(family: str, seed: int) -> None:
-    """Relaxations, stretches, devices alone and whole models, asked of a poor schedule."""
+    """Relaxations, devices alone and whole models, asked of a poor schedule."""
     assert [*wrong_of_proofs(of_family(family, 5000 + seed), OBJECTIVES[seed % 2])] == []

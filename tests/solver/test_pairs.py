@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.paired import with_least_times
 from pipesat.check.checker import check
 from pipesat.problem.ops import Op, Pair
 from pipesat.problem.problem import Problem
@@ -17,10 +16,8 @@ from pipesat.solver import SolveOptions, solve
 from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
-from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import gains, useful_variants
-from pipesat.solver.proof.short_runs import RunBounds, makespan_model, step_model
 from pipesat.solver.windows.graph import graph_of
 from pipesat.solver.windows.window import Window, replaced
 from pipesat.solver.windows.window_search import WindowSearch
@@ -243,7 +240,7 @@ def optimum_of(model: Model) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
+def test_relaxations_never_exceed_the_optimum(seed: int) -> None:
     """The whole model, which is held against the oracle above, says what the optimum is."""
     more = {"shapes": ONE_ROUTE, "stages": 3, "ops": 27, "microbatches": (3, 3), "memory": FIT}
     problem = of("pairs", seed, **more)
@@ -252,13 +249,3 @@ def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
     for device, stages in enumerate(problem.stages_on):
         if stages:
             assert optimum_of(build_model(problem, "makespan", 0, best, [device])) <= best
-    least = with_least_times(problem)
-    known = RunBounds(least)
-    for n in (1, 2):
-        known.learn_makespan(
-            n, optimum_of(makespan_model(with_microbatches(least, [n]), known, upper))
-        )
-        step = step_model(with_microbatches(least, [n + 1]), known, upper)
-        solver = solved(step.cp)
-        known.steps.learn(n, step.times.bound(round(solver.objective_value)))
-    assert known.makespan(3) <= best

@@ -17,8 +17,7 @@ from pipesat.solver.lanes.incumbent import Incumbent
 from pipesat.solver.lanes.runner import Runner
 from pipesat.solver.proof import ranks
 from pipesat.solver.proof.device_ranks import DeviceStates, ranks_apply
-from pipesat.solver.proof.ranks import KnownRanks
-from pipesat.solver.proof.short_runs import is_long
+from pipesat.solver.proof.ranks import KnownRanks, _is_long
 from tests.oracle.claims import least
 from tests.oracle.generator import MODES, drawn
 from tests.oracle.reading import Document
@@ -87,7 +86,7 @@ def test_models_in_the_windows_that_are_left_find_a_best_schedule(seed: int) -> 
     shapes = "chain", "loop", "V", "bidirectional"
     document = problem_of(f"w{seed}", shapes=shapes, modes=("",), ops=22)
     problem = parse_problem(document)
-    if ranks_apply(problem) and not is_long(problem) and (bound := proven(problem)) is not None:
+    if ranks_apply(problem) and not _is_long(problem) and (bound := proven(problem)) is not None:
         value, ended = least(document, "makespan", None)
         assert bound == value or not ended
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 
 from pipesat.core.amounts import exact_text
+from pipesat.core.atomic import digest
 from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.complaint import validated
 from pipesat.core.errors import BadInput, require
@@ -142,7 +143,7 @@ class Assignment(Displayed):
         return [
             ("Step", f"{said(value)} under {self.schedule}"),
             ("Gain", ", ".join(gains)),
-            ("Gap", f"{self.standing.verdict}: no assignment is below {bound}"),
+            ("Proof", f"{self.standing.verdict}: no assignment is below {bound}"),
             ("Any schedule", whatever and f"none is below {whatever}"),
             ("Replicas", f"{len(self.replicas)} with {each}"),
             ("Evenness", f"the mean replica takes {said(mean)}, the fastest {fastest}"),
@@ -206,11 +207,12 @@ class Assignment(Displayed):
             "schedule": self.schedule,
             "lengths": None if self.lengths is None else dict(self.lengths),
             "replicas": [[[*part] for part in row] for row in self.replicas],
+            "objective": self.objective,
             "value": self.value,
             "lower_bound": self.lower_bound,
             "lower_bound_source": self.lower_bound_source,
             "gap": self.standing.gap,
-            "makespans": [*self.makespans],
+            "makespans": [*self.makespans] if self.objective == "makespan" else None,
             "seed": self.seed,
             "time_unit": self.time_unit,
         }
@@ -287,6 +289,20 @@ class AssignmentModel(StrictModel):
     makespans: list[_Number] | None
     seed: int | None
     time_unit: str = ""
+
+
+def lengths_read(
+    lengths: Sequence[int] | None,
+    reference: int | None,
+    quadratic: Fraction | float,
+    tokens: int | None,
+) -> dict[str, Any] | None:
+    """Return what a file says of the lengths that were dealt; ``None`` without any."""
+    if lengths is None:
+        return None
+    read = digest(json.dumps([*lengths]).encode())
+    about = {"sha256": read, "reference": reference, "quadratic": float(quadratic)}
+    return about | {"tokens": tokens}
 
 
 def parse_assignment(document: object, source: str) -> Assignment:

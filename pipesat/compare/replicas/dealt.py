@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipesat.compare.order_rows import in_order
-from pipesat.compare.replicas.assignment import Assignment
+from pipesat.compare.replicas.assignment import Assignment, lengths_read
 from pipesat.compare.replicas.deal import Deal, Load
 from pipesat.compare.replicas.dealer import (
     best_of_rules,
@@ -23,7 +22,6 @@ from pipesat.compare.replicas.judge import replica_violations
 from pipesat.compare.replicas.least_times import bound_of_any, bound_of_schedule
 from pipesat.compare.replicas.replay import costs_of_lengths, costs_of_list
 from pipesat.core.arrays import Ints
-from pipesat.core.atomic import digest
 from pipesat.core.errors import BadInput, Contradiction, Infeasible, require
 from pipesat.core.progress import doing
 from pipesat.problem.lengths import microbatches_from_lengths
@@ -54,7 +52,7 @@ def dealt(
 ) -> Assignment:
     """Return the best assignment found of sequences, or of the problem's own list, to replicas."""
     require(len(problem.routes) == 1, "expected a problem with one route", where="routes")
-    costs, places = _costs(problem, lengths, reference, quadratic, replicas, tokens)
+    costs, places = _costs(problem, lengths, reference, quadratic, replicas)
     replay = replay_of(problem, schedule, places)
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
@@ -76,14 +74,7 @@ def dealt(
 
     with doing("exchanging sequences between replicas"):
         best = searched(best, np.random.default_rng(seed), over, bound.value)
-    about: dict[str, Any] | None = None
-    if lengths is not None:
-        about = {
-            "sha256": digest(json.dumps([*lengths]).encode()),
-            "reference": reference,
-            "quadratic": float(quadratic),
-            "tokens": tokens,
-        }
+    about = lengths_read(lengths, reference, quadratic, tokens)
     fits = best.fits
     if fits:
         with doing("checking the slowest replicas"):
@@ -136,16 +127,10 @@ def _costs(
     reference: int | None,
     quadratic: Fraction | float,
     replicas: int,
-    tokens: int | None,
 ) -> tuple[Ints, int]:
     """What each sequence takes, and how many microbatches a replica has."""
     (route,) = problem.routes
-    if lengths is None:
-        require(
-            reference is None and not quadratic and tokens is None,
-            "reference, quadratic and tokens go with them",
-            where="lengths",
-        )
+    if lengths is None or reference is None:
         if route.classes is None:
             raise BadInput(
                 "expected a list of all replicas' microbatches, or lengths beside the number",
@@ -158,8 +143,6 @@ def _costs(
             where="microbatches",
         )
         return costs_of_list(problem), route.microbatches // replicas
-    if reference is None:
-        raise BadInput("expected the length that the stages' costs are of", where="reference")
     require(
         not problem.has_lists,
         "expected how many a replica has, as with_microbatches(10) says, with lengths beside",

@@ -209,8 +209,8 @@ def test_the_command_writes_an_assignment(cli: Run, tmp_path: Path) -> None:
     assert "mean replica under 1f1b" in " ".join(ran.out.split())
     written = json.loads((tmp_path / "out" / "assignment.json").read_text())
     assert [*written] == [
-        *("format", "problem_sha256", "schedule", "lengths", "replicas", "value", "lower_bound"),
-        *("lower_bound_source", "gap", "makespans", "seed", "time_unit"),
+        *("format", "problem_sha256", "schedule", "lengths", "replicas", "objective", "value"),
+        *("lower_bound", "lower_bound_source", "gap", "makespans", "seed", "time_unit"),
     ]
     assert "slowest replica (ms)" in ran.out
     shown = cli("show", tmp_path / "out" / "assignment.json").out
