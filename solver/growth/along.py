@@ -1,174 +1,121 @@
-"""Modes along one order, by a model: those in which it fits into memory and takes the least time.
+"""Modes along one order: those in which it fits into memory, and takes the least time found.
 
-Nothing but modes is chosen, so the model has no choice of what comes first, and is solved fast. It
-is the integer program of ELF's selective recomputation, with any modes, pairs and delays. Of copies
-it knows that a backward waits for its own, and what they take in total. They change memory at once:
-what comes out is timed with them.
+As long as memory does not suffice, a microbatch gives way for which least time is lost per memory:
+what takes longer on one device costs nothing where others wait meanwhile. Then modes are annealed,
+mostly one for another. Copies are taken as if they changed memory at once.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate, chain, product
-from typing import NamedTuple, TypeAlias, cast
 
-from ortools.sat.python import cp_model
+import numpy as np
 
-from pipesat.problem.ops import PHASE_OF, Event, Item, members
+from pipesat.core.arrays import ints
+from pipesat.core.grouping import firsts
+from pipesat.kernels.arrays import NONE
+from pipesat.kernels.modes import Along, anneal_along, excess_along, give_way, length_along
+from pipesat.kernels.timing import sequenced
+from pipesat.problem.ops import Item, members
 from pipesat.problem.problem import Problem
-from pipesat.problem.rules import duration, inputs_of, memory_in_order, offload_of
-from pipesat.problem.variants import Key
-from pipesat.schedule.schedule import Objective, Order
-from pipesat.solver.growth.assign import in_items, in_modes
-from pipesat.solver.lanes.runner import FOUND, Runner
-from pipesat.solver.model.alternatives import Literal, Sum, conjunction
-from pipesat.solver.model.times import latest_end
+from pipesat.problem.rules import duration, memory_in_order
+from pipesat.schedule.arrays_of import coded
+from pipesat.schedule.schedule import Order
+from pipesat.solver.growth.assign import in_modes
+from pipesat.solver.lanes.clock import Clock
 
-_Term: TypeAlias = tuple[int, cp_model.IntVar]
-
-
-def _total(terms: Iterable[_Term]) -> cp_model.LinearExpr:
-    terms = list(terms)
-    return cp_model.LinearExpr.weighted_sum([x for _, x in terms], [c for c, _ in terms])
-
-
-class _Run(NamedTuple):
-    """What an item is in some modes: its ops in a row, where the literal holds."""
-
-    chosen: cp_model.IntVar
-    items: tuple[Item, ...]
-    begins: tuple[int, ...]  # of each, after the item's start; the last is the length of all
-    most: int  # memory taken while they run
-    net: int  # memory held more after them
+_HEAT = 0.001  # of the makespan: what is taken with a chance of 1/e at the beginning
+_STEPS, _QUICK = 500, 16  # between two looks at the clock; so much less than a pass each
 
 
 class ModesAlong:
-    """An order whose modes are free; ``value`` is its objective, less than ``less_than``."""
+    """An order without modes that can run, whose modes may change."""
 
-    def __init__(
-        self, problem: Problem, order: Order, less_than: int, objective: Objective
-    ) -> None:
+    def __init__(self, problem: Problem, order: Order) -> None:
         self.problem, self.order = problem, order
-        self.cp = cp_model.CpModel()
-        self.modes: dict[Key, Sequence[cp_model.IntVar]] = {}
-        self._of_stage: dict[int, Sequence[cp_model.IntVar]] = {}
-        self._ends: dict[Event, cp_model.LinearExpr] = {}
-        latest = latest_end(problem, objective, less_than - 1)
-        self._starts = [[self.cp.new_int_var(0, latest, "") for _ in row] for row in order]
-        self._runs = [[[*self._runs_of(item)] for item in row] for row in order]
-        self.value = self.cp.new_int_var(0, less_than - 1, "")
-        for device in range(len(order)):
-            self._add_row(device, by_span=objective == "span")
-            self._add_copies(device)
-            if (slack := problem.devices[device].slack) is not None:
-                self._add_memory(device, slack)
-        every = [*zip(chain(*self._starts), chain(*self._runs), strict=True)]
-        for start, runs in every:
-            self._note_ends(start, runs)
-        for start, runs in every:
-            self._add_waiting(start, runs)
-        self.cp.minimize(self.value)
+        arrays, codes = coded(problem, order)
+        stage_of, counts = arrays.stage_of, np.array([len(x.modes) for x in problem.stages]) + 1
+        self.keys = [(x, n) for x, count in enumerate(problem.microbatches) for n in range(count)]
+        found, items = sequenced(arrays, codes), [*chain.from_iterable(order)]
+        last, most = len(self.keys), max(counts)
+        each = np.arange(last) if problem.mode_choice == "microbatch" else stage_of
+        own = np.append(np.where(counts[stage_of] > 1, each, last), last)
+        _, first, group = np.unique(own, return_index=True, return_inverse=True)
+        stage = stage_of[first[:-1]]
+        looks = [tuple((*op[:2], problem.class_of(*op[::2])) for op in members(x)) for x in items]
+        known = firsts(zip(looks, items, strict=True))
+        rows = {look: place for place, look in enumerate(known)}
+        tables = np.array([[*_amounts(problem, item, most)] for item in known.values()])
+        tables = np.moveaxis(tables.reshape(-1, most, most, 3), 3, 0).copy()
+        copies = np.array(
+            [[_copies(problem, *key, mode) for mode in range(most)] for key in self.keys]
+        )
+        cells = np.stack([codes.first, codes.second], axis=1)[found.item]
+        self.along = Along(
+            sequence=found,
+            begin=codes.begin,
+            row=np.argsort(found.item),
+            slack=arrays.slack,
+            channels=ints(device.copy_channels for device in problem.devices),
+            cell=np.where(cells < 0, NONE, cells >> arrays.shift),
+            kind=np.where(cells < 0, NONE, cells & 3),
+            look=ints(rows[look] for look in looks)[found.item],
+            time=tables[0],
+            taken=tables[1],
+            net=tables[2],
+            out=copies[..., 0].copy(),
+            back=copies[..., 1].copy(),
+            group=group[:-1],
+            device=np.append(arrays.device[stage], NONE),
+            modes=np.append(counts[stage], 1),
+        )
+        self.chosen = np.zeros(len(first), np.int64)
 
-    def _literals(self, key: Key) -> Sequence[cp_model.IntVar]:
-        known = self.modes.get(key) or self._of_stage.get(key[0])
-        if known is None:
-            known = [self.cp.new_bool_var("") for _ in self.problem.modes_of(key[0])]
-            self.cp.add_exactly_one(known)
-            if self.problem.mode_choice == "stage":
-                self._of_stage[key[0]] = known
-        self.modes[key] = known
-        return known
+    @property
+    def length(self) -> int:
+        """Makespan in the modes chosen."""
+        return int(length_along(self.along, self.chosen))
 
-    def _runs_of(self, item: Item) -> Iterator[_Run]:
-        """Yield an item in all modes of its microbatches, the first ones first."""
-        keys = [op[::2] for op in members(item)]
-        literals = [self._literals(key) for key in keys]
-        for modes in product(*(range(len(each)) for each in literals)):
-            chosen: Literal = True
-            for each, mode in zip(literals, modes, strict=True):
-                chosen = conjunction(self.cp, chosen, each[mode])
-            items = in_items(self.problem, item, dict(zip(keys, modes, strict=True)))
-            begins = tuple(accumulate((duration(self.problem, one) for one in items), initial=0))
-            changes = [memory_in_order(self.problem, one) for one in items]
-            held = [*accumulate((change.net for change in changes), initial=0)]
-            most = max((h + c.at_start for h, c in zip(held, changes, strict=False)), default=0)
-            yield _Run(cast("cp_model.IntVar", chosen), items, begins, most, held[-1])
+    def fitted(self, clock: Clock) -> bool:
+        """Choose modes until all fits; whether it does."""
+        for device in range(len(self.along.slack)):
+            while excess_along(self.along, self.chosen, device):
+                tried = give_way(self.along, self.chosen, device)
+                clock.count_ops((tried + 1) * len(self.along.look) // _QUICK)
+                if not tried or clock.over:
+                    return False
+        return True
 
-    def _add_row(self, device: int, *, by_span: bool) -> None:
-        """One item after the other."""
-        starts = self._starts[device]
-        ends = [
-            start + _total((run.begins[-1], run.chosen) for run in runs)
-            for start, runs in zip(starts, self._runs[device], strict=True)
-        ]
-        for start, end in zip(starts[1:], ends, strict=False):
-            self.cp.add(start >= end)
-        if ends:
-            self.cp.add(self.value >= ends[-1] - (starts[0] if by_span else 0))
+    def annealed(self, clock: Clock, seed: int) -> Order:
+        """Anneal the modes until the clock is over; return the order in the best ones."""
+        along, best, here = self.along, self.chosen, self.chosen.copy()
+        known, state = ints([self.length] * 2), ints([seed + 1])
+        while not clock.over:
+            heat = _HEAT * known[1] * clock.left / clock.limit
+            anneal_along(along, here, best, known, _STEPS, heat, state)
+            clock.count_ops(_STEPS * len(along.look) // _QUICK)
+        modes = dict(zip(self.keys, best[along.group].tolist(), strict=True))
+        return in_modes(self.problem, self.order, modes)
 
-    def _add_copies(self, device: int) -> None:
-        """A device's channels have time for all copies."""
-        busy = defaultdict[int, list[_Term]](list)
-        back = self.problem.devices[device].copy_channels - 1
-        for run in chain(*self._runs[device]):
-            for op in chain(*map(members, run.items)):
-                copies = offload_of(self.problem, op) if op.kind == "F" else None
-                if copies is not None:
-                    busy[0].append((copies.time_out, run.chosen))
-                    busy[back].append((copies.time_in, run.chosen))
-        for terms in busy.values():
-            self.cp.add(self.value >= _total(terms))
 
-    def _add_memory(self, device: int, slack: int) -> None:
-        """What is held, compared with all in their first modes, and what the next item takes."""
-        first, more = 0, Counter[cp_model.IntVar]()
-        for plain, *others in self._runs[device]:
-            most = more.copy()
-            for run in others:
-                most[run.chosen] += run.most - plain.most
-                more[run.chosen] += run.net - plain.net
-            most, more = (Counter({k: c for k, c in each.items() if c}) for each in (most, more))
-            taken = Sum(first + plain.most)
-            for literal, change in most.items():
-                taken.add(change, literal)
-            taken.at_most(self.cp, slack, True)
-            first += plain.net
+def _copies(problem: Problem, stage: int, number: int, mode: int) -> tuple[int, int]:
+    """Times out and back."""
+    there = mode in problem.modes_of(stage)
+    copies = problem.amounts(stage, number, mode).offload if there else None
+    return (copies.time_out, copies.time_in) if copies else (0, 0)
 
-    def _note_ends(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:
-        """Note when the forwards and backwards of an item end."""
-        after = defaultdict[Event, list[_Term]](list)
-        for run in runs:
-            for item, end in zip(run.items, run.begins[1:], strict=True):
-                for op in members(item):
-                    if op.kind != "W":
-                        event = op.stage, PHASE_OF[op.kind], op.microbatch
-                        after[event].append((end, run.chosen))
-        for event, terms in after.items():
-            self._ends[event] = start + _total(terms)
 
-    def _add_waiting(self, start: cp_model.IntVar, runs: Sequence[_Run]) -> None:
-        """What an item's ops wait for has ended when they start, and has arrived."""
-        before = defaultdict[Event, list[_Term]](list)
-        for run in runs:
-            for item, begin in zip(run.items, run.begins, strict=False):
-                for op in members(item):
-                    for source in inputs_of(self.problem, op) if op.kind != "W" else ():
-                        before[source.event].append((source.delay - begin, run.chosen))
-                    copies = offload_of(self.problem, op) if op.kind in ("B", "BW") else None
-                    if copies is not None:
-                        wait = copies.time_out + copies.time_in - begin
-                        before[op.stage, "F", op.microbatch].append((wait, run.chosen))
-        for event, terms in before.items():
-            self.cp.add(start >= self._ends[event] + _total(terms))
-
-    def solved(self, runner: Runner, *, limit: float, seed: int) -> Order | None:
-        """Return the order in the best modes found; ``None`` if none was."""
-        solver, status = runner.solve(self.cp, limit=limit, seed=seed)
-        if status not in FOUND:
-            return None
-        chosen = {
-            key: next(mode for mode, literal in enumerate(each) if solver.boolean_value(literal))
-            for key, each in self.modes.items()
-        }
-        return in_modes(self.problem, self.order, chosen)
+def _amounts(problem: Problem, item: Item, modes: int) -> Iterator[tuple[int, int, int]]:
+    """What an item takes in time, in memory, and holds more after it, in all modes of its ops."""
+    keys = [op[::2] for op in members(item)]
+    for chosen in product(range(modes), repeat=2):
+        both = dict(zip(keys, chosen, strict=False))
+        if any(mode not in problem.modes_of(stage) for (stage, _), mode in both.items()):
+            yield 0, 0, 0
+            continue
+        (own,) = in_modes(problem, ((item,),), both)
+        changes = [memory_in_order(problem, one) for one in own]
+        held = [*accumulate((change.net for change in changes), initial=0)]
+        most = max((h + c.at_start for h, c in zip(held, changes, strict=False)), default=0)
+        yield sum(duration(problem, one) for one in own), most, held[-1]

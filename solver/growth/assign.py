@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pipesat.problem.ops import Item, Op, Pair, members
@@ -15,9 +15,6 @@ Modes: TypeAlias = Mapping[Key, int]
 """Mode of each (stage, microbatch) that is not kept."""
 
 Row: TypeAlias = tuple[Item, ...]
-
-ModeOf: TypeAlias = Callable[[Key, int], int]
-"""Mode that one is put into if it cannot stay; the number says how many were before it."""
 
 
 def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
@@ -35,11 +32,6 @@ def in_modes_of_stages(problem: Problem, order: Order, modes: Sequence[int]) -> 
     counts = enumerate(problem.microbatches)
     chosen = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
     return in_modes(problem, order, chosen)
-
-
-def in_items(problem: Problem, item: Item, modes: Modes) -> tuple[Item, ...]:
-    """What becomes of an item of an order in these modes, one after the other."""
-    return tuple(_row_in_modes(problem, (item,), modes))
 
 
 def _row_in_modes(problem: Problem, row: Sequence[Item], modes: Modes) -> Iterator[Item]:
@@ -70,7 +62,7 @@ def _op_in_mode(problem: Problem, op: Op, modes: Modes) -> Iterator[Op]:
 def fewest(
     problem: Problem,
     order: Order,
-    choice: ModeOf,
+    choice: Sequence[int] = (),
     spare: Sequence[int] = (),
     *,
     weights_first: bool = False,
@@ -78,6 +70,7 @@ def fewest(
 ) -> Order | None:
     """Return an order in modes that fits into memory, few of its (stage, microbatch) not kept.
 
+    ``choice`` is by stage the mode for those that cannot stay (0, and without it: none).
     Each row is followed from left to right. Where memory does not suffice, the microbatch in flight
     whose backward comes last gives way, as the page that is needed last is the one to evict (Belady
     1966), and where none can, the next pending W runs first; or, with ``weights_first``, the other
@@ -105,7 +98,7 @@ class _Row:
         self,
         problem: Problem,
         row: Sequence[Item],
-        choice: ModeOf,
+        choice: Sequence[int],
         weights_first: bool,
         fixed: Modes,
     ) -> None:
@@ -144,7 +137,7 @@ class _Row:
         for key in reversed(self.backwards):
             if key in self.chosen or not (key in self.stored or key in here):
                 continue
-            mode = self.choice(key, len(self.chosen))
+            mode = self.choice[key[0]] if self.choice else 0
             if not mode:
                 continue
             gain = self._rest(key, 0) - self._rest(key, mode) if key in self.stored else 0

@@ -26,7 +26,7 @@ from pipesat.problem.problem import Problem
 from pipesat.problem.variants import Key
 from pipesat.schedule.arrays_of import coded
 from pipesat.schedule.schedule import Order, Schedule
-from pipesat.solver.growth.assign import ModeOf, fewest, in_modes, in_modes_of_stages
+from pipesat.solver.growth.assign import fewest, in_modes_of_stages
 from pipesat.solver.growth.packing import Walk, jobs_of
 
 
@@ -37,10 +37,10 @@ class Start(NamedTuple):
     source: str
 
 
-def mode_number(problem: Problem, stage: int, name: str) -> int:
-    """Number of a stage's mode of this name; 0 if it has none."""
-    names = [mode.name for mode in problem.stages[stage].modes]
-    return 1 + names.index(name) if name in names else 0
+def modes_named(problem: Problem, name: str) -> list[int]:
+    """By stage the number of its mode of this name; 0 if it has none."""
+    names = ([None, *(mode.name for mode in stage.modes)] for stage in problem.stages)
+    return [own.index(name) if name in own else 0 for own in names]
 
 
 _ALL = (1, 1)
@@ -54,8 +54,8 @@ def orders_from(
     """Yield orders in modes along guides, which may exceed memory; they need not fit either.
 
     Of each guide, and of it with every W right after its B: every single mode for all; the fewest
-    that fit in each mode, with more or less memory left for copies; in two modes by turns. Where
-    a stage has one mode for all, the best choice per stage instead. ``worth`` is asked whether one
+    that fit in each mode, with more or less memory left for copies. Where a stage has one mode for
+    all, the best choice per stage instead. ``worth`` is asked whether one
     that takes so long without modes, as if memory were no matter, should be tried at all.
     """
     known = by_length(problem, guides)
@@ -86,33 +86,30 @@ def _makings(problem: Problem) -> Iterator[_Making]:
             yield partial(_per_stage, problem, name, also, _ALL)
         return
     yield from (partial(_per_stage, problem, name, None, part) for name in names for part in _PARTS)
-    yield from (partial(_half, problem, name) for name in names)
-    single = True
     for share, weights_first in product(_SPARES, (True, False)):
         spare = [int(share * most) for most in largest_held(problem)]
-        for choice in _choices(problem, names):
-            yield partial(_fewest_in, problem, choice, spare, weights_first)
-        if single:
+        for name in names:
+            yield partial(_fewest_in, problem, name, spare, weights_first)
+        if weights_first and share == _SPARES[0]:
             yield from (partial(_all_in, problem, name) for name in names)
-            single = False
 
 
 def _all_in(problem: Problem, name: str, guide: Start) -> Start:
-    modes = [mode_number(problem, stage, name) for stage in range(len(problem.stages))]
-    order = in_modes_of_stages(problem, guide.order, modes)
+    order = in_modes_of_stages(problem, guide.order, modes_named(problem, name))
     return Start(order, f"{guide.source}, all {name}")
 
 
 def _fewest_in(
     problem: Problem,
-    labelled: tuple[str, ModeOf],
+    name: str,
     spare: Sequence[int],
     weights_first: bool,
     guide: Start,
 ) -> Start | None:
-    label, choice = labelled
-    order = fewest(problem, guide.order, choice, spare, weights_first=weights_first)
-    return None if order is None else Start(order, f"{guide.source}, fewest {label}")
+    order = fewest(
+        problem, guide.order, modes_named(problem, name), spare, weights_first=weights_first
+    )
+    return None if order is None else Start(order, f"{guide.source}, fewest {name}")
 
 
 def _weights_at_once(problem: Problem, guide: Schedule) -> Start:
@@ -141,48 +138,14 @@ def largest_held(problem: Problem) -> list[int]:
     ]
 
 
-def _choices(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, ModeOf]]:
-    def always(name: str) -> ModeOf:
-        return lambda key, _: mode_number(problem, key[0], name)
-
-    def by_turns(one: str, other: str, share: int) -> ModeOf:
-        def choice(key: Key, count: int) -> int:
-            first, second = (one, other) if count % share == 0 else (other, one)
-            return mode_number(problem, key[0], first) or mode_number(problem, key[0], second)
-
-        return choice
-
-    for name in names:
-        yield name, always(name)
-    for one, other in product(names, names):
-        if one != other:
-            for share in (2, 3):
-                yield f"{one} and {other}", by_turns(one, other, share)
-
-
 def _in_part(problem: Problem, stage: int, name: str, part: tuple[int, int]) -> dict[Key, int]:
     """Put ``part`` of a stage's microbatches into a mode, evenly spread."""
     some, of = part
     return {
-        (stage, m): mode_number(problem, stage, name)
+        (stage, m): modes_named(problem, name)[stage]
         for m in range(problem.microbatches[stage])
         if m * some // of != (m + 1) * some // of
     }
-
-
-def _half(problem: Problem, name: str, guide: Start) -> Start:
-    """Put the half that stays longest into a mode, as PipeOffload's PO-H does.
-
-    Of a device with several stages of a route these are the first half of them; of one with a
-    single stage, where all stay equally long, every second microbatch.
-    """
-    chosen: dict[Key, int] = {}
-    for chunks in (chunks for own in problem.chunks_on for chunks in own.values()):
-        if len(chunks) == 1:
-            chosen |= _in_part(problem, chunks[0], name, (1, 2))
-        for stage in chunks[: len(chunks) // 2]:
-            chosen |= _in_part(problem, stage, name, (1, 1))
-    return Start(in_modes(problem, guide.order, chosen), f"{guide.source}, half {name}")
 
 
 def _per_stage(
@@ -200,14 +163,10 @@ def _per_stage(
         for stage in (None, *problem.stages_on[device]):
             if stage is not None:
                 chosen |= _in_part(problem, stage, name, part)
-            if fewest(problem, alone, _none, fixed=chosen) is not None:
+            if fewest(problem, alone, fixed=chosen) is not None:
                 break
-    order = fewest(problem, guide.order, _none, fixed=chosen)
+    order = fewest(problem, guide.order, fixed=chosen)
     return None if order is None else Start(order, f"{guide.source}, stages {name}")
-
-
-def _none(_key: Key, _count: int) -> int:
-    return 0
 
 
 _EARLY = 2  # passes without disturbance
