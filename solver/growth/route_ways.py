@@ -182,6 +182,10 @@ class RouteWays:
         """Whether microbatches may still come again and again: none of the last has entered."""
         return not self._often and int(self.states[:, ENTERED].max()) < self.microbatches
 
+    def time_of(self, microbatches: int) -> float:
+        """Return about how long so many more take with as many states."""
+        return _SECONDS * len(self.states) * self.each * microbatches
+
     def advance(self, clock: Clock, end: Clock, most: int, *, beam: bool) -> bool:
         """Let as much run as a microbatch has, with at most so many states, or the best of them.
 

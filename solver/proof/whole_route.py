@@ -22,7 +22,8 @@ from pipesat.solver.model.left_out import one_by_one
 
 SOURCE = "states of the whole route"
 _MOST_IN_FLIGHT, _MOST_STAGES, _LONGEST = 32, 128, 1 << 58
-_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 10.0, 40_000, 300  # seconds, and states of as many ops
+_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 12.0, 40_000, 300  # seconds, and states of as many ops
+_SETTLED = 6  # times the microbatches in flight after which all come again and again, as a guess
 _LONGER = 3  # times as many in the next round
 _STEADY = 3  # times the microbatches in flight after which some come again and again
 _PASSES = 24  # to pack a way
@@ -77,13 +78,22 @@ class WholeRoute:
         self.finished = next(self._asking, True)
 
     def _rounds(self) -> Generator[bool, None, None]:
-        """Ask about all devices, then about some; what takes too long again with more time."""
+        """Ask about all devices, then about as many as can be; all again with more time."""
         while self.done + 1 < len(self.parts):
             known = self.done
-            if self.done < self.whole and not (yield from self._settle(self.whole)):
+            if self.done < self.whole:
+                yield from self._settle(self.whole)
+            if self.done < self.whole:
                 yield from self._look()
+                some, more = self.done, self.whole
+                while more - some > 1:
+                    number = (some + more + 1) // 2
+                    if (yield from self._settle(number)):
+                        some = number
+                    else:
+                        more = number
             self.fresh = False
-            while self.done + 1 not in (self.whole, len(self.parts)):
+            while self.whole <= self.done < len(self.parts) - 1:
                 if not (yield from self._settle(self.done + 1)):
                     break
             if self.limit > self.incumbent.clock.left and known == self.done:
@@ -115,6 +125,9 @@ class WholeRoute:
             if not self._advance(ways, self.most, beam=False):
                 return False
             yield False
+            left = min(ways.microbatches, _SETTLED * ways.slots) - ways.n
+            if not repeated and self.spent + ways.time_of(left) > self.limit:
+                return False
             late, again = self.spent > self.limit, ways.again() if ways.even else None
             if again is None and late and ways.even:
                 again, exact = ways.no_better(), False
