@@ -81,17 +81,13 @@ class WholeRoute:
         """Ask about all devices, then about as many as can be; all again with more time."""
         while self.done + 1 < len(self.parts):
             known = self.done
-            if self.done < self.whole:
-                yield from self._settle(self.whole)
-            if self.done < self.whole:
+            if self.done < self.whole and not (yield from self._settle(self.whole)):
                 yield from self._look()
-                some, more = self.done, self.whole
-                while more - some > 1:
-                    number = (some + more + 1) // 2
-                    if (yield from self._settle(number)):
-                        some = number
-                    else:
-                        more = number
+                too_many = self.whole
+                while too_many - self.done > 1:
+                    number = (self.done + too_many + 1) // 2
+                    if not (yield from self._settle(number)):
+                        too_many = number
             self.fresh = False
             while self.whole <= self.done < len(self.parts) - 1:
                 if not (yield from self._settle(self.done + 1)):
