@@ -189,16 +189,21 @@ class RouteWays:
     def advance(self, clock: Clock, end: Clock, most: int, *, beam: bool) -> bool:
         """Let as much run as a microbatch has, with at most so many states, or the best of them.
 
-        ``clock`` counts, and nothing goes on once ``end`` is over. ``False`` if there are more, or
-        none, or it is.
+        ``clock`` counts. ``False`` if there are more, or none. Once ``end`` is over, which is that
+        of a lane's job, all is as it was: ``n``, too.
         """
+        begin, before = len(self._ran), (self.states, self._length)
         at_most = _NUMBERS // self.states.shape[1]
         at_most = at_most if beam else min(4 * most, at_most)
         for _ in range(self.each):
             made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
             clock.count((len(made) + _FEW) * _SECONDS)
-            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY or end.over:
+            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY:
                 return False
+            if end.over:
+                del self._ran[begin:]
+                self.states, self._length = before
+                return True
             times = made[:, self.width :]
             order = np.lexsort((times.sum(1), keys(made, self.width)))
             kept = unbeaten(made, order, self.width)

@@ -118,9 +118,12 @@ class WholeRoute:
         self.tried += 1
         ways, exact, repeated, rate = self._begun(number), True, False, Fraction(0)
         while not ways.done:
+            n = ways.n
             if not self._advance(ways, self.most, beam=False):
                 return False
             yield False
+            if ways.n == n:
+                continue
             left = min(ways.microbatches, _SETTLED * ways.slots) - ways.n
             if not repeated and self.spent + ways.time_of(left) > self.limit:
                 return False
@@ -129,15 +132,20 @@ class WholeRoute:
                 again, exact = ways.no_better(), False
             if again is not None:
                 rate, repeated = Fraction(again[1], ways.n - again[0]), ways.repeat(*again)
+                self._raise(ways, rate)
             if late and not repeated:
                 return False
-        ends = ways.ends(self.incumbent.objective)
-        self.incumbent.raise_bound(Bound(int(ends.min()), SOURCE), rate=rate)
+        self._raise(ways, rate)
         if exact:
             self.done = max(number, self.done)
             if number >= self.whole:
                 self._offer(ways)
         return exact
+
+    def _raise(self, ways: RouteWays, rate: Fraction) -> None:
+        """Raise the bound to the least that all has taken by now."""
+        least = int(ways.ends(self.incumbent.objective).min())
+        self.incumbent.raise_bound(Bound(least, SOURCE), rate=rate)
 
     def _look(self) -> Generator[bool, None, None]:
         """Follow the best ways of all devices."""
