@@ -165,6 +165,7 @@ class RouteWays:
         self.known, self._seen = dict[int, Ints](), dict[bytes, int]()
         self._ran = list[tuple[Any, Any]]()  # which state each came from, and what ran, by op
         self._length = 0  # states in these
+        self.spent = 0.0  # seconds of a processor, about, whatever else it does meanwhile
         self._circle, self._often = range(0), 0  # of these ops, and how often it comes
         self._now: int | None = None  # the state that ends it, if not each
 
@@ -197,7 +198,9 @@ class RouteWays:
         at_most = at_most if beam else min(4 * most, at_most)
         for _ in range(self.each):
             made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
-            clock.count((len(made) + _FEW) * _SECONDS)
+            taken = (len(made) + _FEW) * _SECONDS
+            clock.count(taken)
+            self.spent += taken
             if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY:
                 return False
             if end.over:

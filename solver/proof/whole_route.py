@@ -98,16 +98,10 @@ class WholeRoute:
             self.beam *= _LONGER
 
     def _begun(self, number: int) -> RouteWays:
-        self.spent = 0.0
         return RouteWays(self.problem, *self.parts[number])
 
     def _advance(self, ways: RouteWays, most: int, *, beam: bool) -> bool:
-        """Let ways go on; count the time, which others share between two microbatches."""
-        clock = self.runner.clock
-        begin = clock.elapsed
-        found = ways.advance(clock, self.incumbent.clock, most, beam=beam)
-        self.spent += clock.elapsed - begin
-        return found
+        return ways.advance(self.runner.clock, self.incumbent.clock, most, beam=beam)
 
     def _settle(self, number: int) -> Generator[bool, None, bool]:
         """Raise the bound by a part, and return whether all is known of it.
@@ -125,9 +119,9 @@ class WholeRoute:
             if ways.n == n:
                 continue
             left = min(ways.microbatches, _SETTLED * ways.slots) - ways.n
-            if not repeated and self.spent + ways.time_of(left) > self.limit:
+            if not repeated and ways.spent + ways.time_of(left) > self.limit:
                 return False
-            late, again = self.spent > self.limit, ways.again() if ways.even else None
+            late, again = ways.spent > self.limit, ways.again() if ways.even else None
             if again is None and late and ways.even:
                 again, exact = ways.no_better(), False
             if again is not None:
@@ -151,7 +145,7 @@ class WholeRoute:
         """Follow the best ways of all devices."""
         ways = self._begun(self.whole)
         while not ways.done:
-            if self.spent > self.limit or not self._advance(ways, self.beam, beam=True):
+            if ways.spent > self.limit or not self._advance(ways, self.beam, beam=True):
                 return
             yield False
             if ways.even and ways.n >= _STEADY * ways.slots:
