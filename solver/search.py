@@ -28,7 +28,7 @@ from pipesat.solver.lanes.clock import Clock
 from pipesat.solver.lanes.incumbent import Incumbent, failure_note
 from pipesat.solver.lanes.portfolio import Lanes
 from pipesat.solver.lanes.team import SearchReport, Team
-from pipesat.solver.model.left_out import first_microbatches, with_microbatches
+from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.narrower import Level, search_all
 from pipesat.solver.options import SolveOptions
 from pipesat.solver.starts import StartingSchedules
@@ -113,15 +113,14 @@ class OneSolve:
             min(share * self.clock.left, most),
             lambda: incumbent.steady == incumbent.rate or incumbent.proven > proven,
         )
-        settled = max(*problem.microbatches, _SETTLED * len(problem.devices))
-        long = with_microbatches(problem, [settled])
-        for together, order in periodic_orders(long, clock, options.seed):
-            timed = time_order(long, order, source=PERIODIC)
+        long = with_microbatches(problem, [_SETTLED * len(problem.devices)])
+        for together, order_of in periodic_orders(problem, clock, options.seed):
+            timed = time_order(long, order_of(long), source=PERIODIC)
             if not check(long, timed):
                 incumbent.offer_steady(steady_rate(long, timed))
-                few = first_microbatches(timed, problem)
                 source = f"{PERIODIC} of {together}"  # where growth goes depends on where it begins
-                self.level.take(time_order(problem, few, source=source), written=False)
+                timed = time_order(problem, order_of(problem), source=source)
+                self.level.take(timed, written=False)
 
     @property
     def _period(self) -> Period | None:

@@ -109,8 +109,8 @@ def searched(found: dict) -> None:
         found["rates"],
         Fraction(found["bound"]),
     )
-    for _, order in periodic_orders(problem, clock, 0):
-        timed = time_order(problem, order)
+    for _, order_of in periodic_orders(problem, clock, 0):
+        timed = time_order(problem, order_of(problem))
         if check(problem, timed):
             continue
         rate = steady_rate(problem, timed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, count, pairwise
 from operator import attrgetter, sub
@@ -36,6 +36,7 @@ from pipesat.solver.model.left_out import with_microbatches
 
 SOURCE = "a periodic order"
 _MOST, _OPS = 12, 1200  # microbatches of a period, and ops
+_LARGE = 20_000  # ops of a schedule
 _MOST_READ = 32  # microbatches of one that a schedule may have
 _STEPS = 5_000, 20_000, 60_000, 180_000  # from a start, by round: then other chances serve more
 _LEAST = 6  # numbers of microbatches in a round
@@ -61,25 +62,32 @@ def _variants(problem: Problem) -> list[Variant]:
     return [variants(problem, stage, 0)[0] for stage in range(len(problem.stages))]
 
 
-def periodic_orders(problem: Problem, clock: Clock, seed: int) -> Iterator[tuple[int, Order]]:
+def periodic_orders(
+    problem: Problem, clock: Clock, seed: int
+) -> Iterator[tuple[int, Callable[[Problem], Order]]]:
     """Yield orders of better and better periods, and of how many microbatches these are.
 
-    Rounds begin with one microbatch. Each next one takes more steps, for the better half of their
-    numbers. Microbatches beyond those that there are are left out.
+    An order is a function of a problem with as many microbatches as there are to be. Rounds begin
+    with one. Each next one takes more steps, for the better half of their numbers. To see what a
+    large schedule is worth takes its time: then the best of a round is yielded.
     """
     of = _variants(problem)
     load = max(sum(of[s].work for s in own) for own in problem.stages_on)
     rates = dict.fromkeys(range(1, max(1, min(_MOST, _OPS // (3 * len(of)))) + 1), math.inf)
-    below = math.inf
+    below, large = math.inf, problem.op_count > _LARGE
+    best: _Annealing | None = None
     for turn in count():
         for together in [*rates]:
             found = _Annealing(problem, of, together, seed + turn)
             found.search(_STEPS[min(turn, len(_STEPS) - 1)], clock)
             rates[together] = min(found.rate, rates[together])
             if found.rate < below * (1 - _EXACT):
-                below = found.rate
-                yield together, found.order
-            if clock.over or min(rates.values()) <= load * (1 + _EXACT):
+                below, best = found.rate, found
+            ended = clock.over or min(rates.values()) <= load * (1 + _EXACT)
+            if best is not None and (ended or together == max(rates) or not large):
+                yield best.together, best.order
+                best = None
+            if ended:
                 return
         half = sorted(rates, key=rates.__getitem__)[: max(_LEAST, len(rates) // 2)]
         rates = {together: rates[together] for together in half}
@@ -118,10 +126,9 @@ class _Annealing:
         """The best period over its microbatches."""
         return float(self.known[1]) / self.together
 
-    @property
-    def order(self) -> Order:
-        """The best order, of all microbatches."""
-        most, rows = self.problem.routes[0].microbatches, []
+    def order(self, problem: Problem) -> Order:
+        """Return the best order for a problem that differs in its number of microbatches only."""
+        most, rows = problem.routes[0].microbatches, []
         for begin, end in pairwise(self.cycle.begin):
             own = [(self.ops[at], int(self.best[1, at])) for at in self.best[0, begin:end]]
             late = [later for _, later in own] or [0]
@@ -256,7 +263,7 @@ def steady_rate(problem: Problem, schedule: Schedule) -> Fraction:
 
     Microbatches right before its middle are repeated, all behind them come later. That is really
     done, as often as nothing at one end can still meet the other, and checked. Where none can be
-    repeated so, the whole schedule can, without overlap.
+    repeated so, the whole schedule can, without overlap. Without pairs, these alone are a schedule.
     """
     m = problem.routes[0].microbatches
     parts = [*_parts(schedule)]
@@ -273,10 +280,14 @@ def steady_rate(problem: Problem, schedule: Schedule) -> Fraction:
         load = max(sum(row[middle - together : middle]) for row in work)
         if period < max(1, load) or any(later - earlier != period for earlier, later in ahead):
             continue  # a device cannot do more than it has time for
-        step = _Step(middle - together, middle, period, 2 * (longest // period) + 3)
+        first, times = middle - together, 2 * (longest // period) + 3
+        alone = problem.overlap is None
+        step = _Step(first, middle, period, times, first if alone else 0)
+        some = [part for part in parts if first <= part[0] < middle] if alone else parts
+        every = together if alone else m
         if not check(
-            with_microbatches(problem, [m + step.times * together]),
-            step.repeated(parts, len(problem.devices)),
+            with_microbatches(problem, [every + times * together]),
+            step.repeated(some, len(problem.devices)),
         ):
             return Fraction(period, together)
     return Fraction(schedule.makespan, m)
@@ -297,12 +308,16 @@ def _parts(schedule: Schedule) -> Iterator[_Part]:
 
 
 class _Step(NamedTuple):
-    """Microbatches from ``first`` to before ``last`` come ``times`` more, every ``period``."""
+    """Microbatches from ``first`` to before ``last`` come ``times`` more, every ``period``.
+
+    The first ones, as many as ``left_out``, are none of the schedule.
+    """
 
     first: int
     last: int
     period: int
     times: int
+    left_out: int
 
     def repeated(self, parts: Iterable[_Part], devices: int) -> Schedule:
         """Return the schedule with these repetitions."""
@@ -320,7 +335,7 @@ class _Step(NamedTuple):
         )
 
     def _later(self, timed: Timed | TimedCopy, turn: int) -> Timed | TimedCopy:
-        more, time = turn * (self.last - self.first), turn * self.period
+        more, time = turn * (self.last - self.first) - self.left_out, turn * self.period
 
         def op_of(op: Any) -> Any:
             return op._replace(microbatch=op.microbatch + more)

@@ -165,6 +165,7 @@ class RouteWays:
         self.known, self._seen = dict[int, Ints](), dict[bytes, int]()
         self._ran = list[tuple[Any, Any]]()  # which state each came from, and what ran, by op
         self._length = 0  # states in these
+        self.spent = 0.0  # seconds of a processor, about, whatever else it does meanwhile
         self._circle, self._often = range(0), 0  # of these ops, and how often it comes
         self._now: int | None = None  # the state that ends it, if not each
 
@@ -182,19 +183,30 @@ class RouteWays:
         """Whether microbatches may still come again and again: none of the last has entered."""
         return not self._often and int(self.states[:, ENTERED].max()) < self.microbatches
 
+    def time_of(self, microbatches: int) -> float:
+        """Return about how long so many more take with as many states."""
+        return _SECONDS * len(self.states) * self.each * microbatches
+
     def advance(self, clock: Clock, end: Clock, most: int, *, beam: bool) -> bool:
         """Let as much run as a microbatch has, with at most so many states, or the best of them.
 
-        ``clock`` counts, and nothing goes on once ``end`` is over. ``False`` if there are more, or
-        none, or it is.
+        ``clock`` counts. ``False`` if there are more, or none. Once ``end`` is over, which is that
+        of a lane's job, all is as it was: ``n``, too.
         """
+        begin, before = len(self._ran), (self.states, self._length)
         at_most = _NUMBERS // self.states.shape[1]
         at_most = at_most if beam else min(4 * most, at_most)
         for _ in range(self.each):
             made, origin, ran = followers(self.steps, self.states, self.microbatches, at_most)
-            clock.count((len(made) + _FEW) * _SECONDS)
-            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY or end.over:
+            taken = (len(made) + _FEW) * _SECONDS
+            clock.count(taken)
+            self.spent += taken
+            if not 0 < len(made) <= at_most or self._length > _LONGEST_WAY:
                 return False
+            if end.over:
+                del self._ran[begin:]
+                self.states, self._length = before
+                return True
             times = made[:, self.width :]
             order = np.lexsort((times.sum(1), keys(made, self.width)))
             kept = unbeaten(made, order, self.width)

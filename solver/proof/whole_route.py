@@ -22,7 +22,8 @@ from pipesat.solver.model.left_out import one_by_one
 
 SOURCE = "states of the whole route"
 _MOST_IN_FLIGHT, _MOST_STAGES, _LONGEST = 32, 128, 1 << 58
-_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 10.0, 40_000, 300  # seconds, and states of as many ops
+_FIRST_LIMIT, _FIRST_STATES, _FIRST_BEAM = 12.0, 40_000, 300  # seconds, and states of as many ops
+_SETTLED = 6  # times the microbatches in flight after which all come again and again, as a guess
 _LONGER = 3  # times as many in the next round
 _STEADY = 3  # times the microbatches in flight after which some come again and again
 _PASSES = 24  # to pack a way
@@ -77,13 +78,18 @@ class WholeRoute:
         self.finished = next(self._asking, True)
 
     def _rounds(self) -> Generator[bool, None, None]:
-        """Ask about all devices, then about some; what takes too long again with more time."""
+        """Ask about all devices, then about as many as can be; all again with more time."""
         while self.done + 1 < len(self.parts):
             known = self.done
             if self.done < self.whole and not (yield from self._settle(self.whole)):
                 yield from self._look()
+                too_many = self.whole
+                while too_many - self.done > 1:
+                    number = (self.done + too_many + 1) // 2
+                    if not (yield from self._settle(number)):
+                        too_many = number
             self.fresh = False
-            while self.done + 1 not in (self.whole, len(self.parts)):
+            while self.whole <= self.done < len(self.parts) - 1:
                 if not (yield from self._settle(self.done + 1)):
                     break
             if self.limit > self.incumbent.clock.left and known == self.done:
@@ -92,16 +98,10 @@ class WholeRoute:
             self.beam *= _LONGER
 
     def _begun(self, number: int) -> RouteWays:
-        self.spent = 0.0
         return RouteWays(self.problem, *self.parts[number])
 
     def _advance(self, ways: RouteWays, most: int, *, beam: bool) -> bool:
-        """Let ways go on; count the time, which others share between two microbatches."""
-        clock = self.runner.clock
-        begin = clock.elapsed
-        found = ways.advance(clock, self.incumbent.clock, most, beam=beam)
-        self.spent += clock.elapsed - begin
-        return found
+        return ways.advance(self.runner.clock, self.incumbent.clock, most, beam=beam)
 
     def _settle(self, number: int) -> Generator[bool, None, bool]:
         """Raise the bound by a part, and return whether all is known of it.
@@ -112,29 +112,40 @@ class WholeRoute:
         self.tried += 1
         ways, exact, repeated, rate = self._begun(number), True, False, Fraction(0)
         while not ways.done:
+            n = ways.n
             if not self._advance(ways, self.most, beam=False):
                 return False
             yield False
-            late, again = self.spent > self.limit, ways.again() if ways.even else None
+            if ways.n == n:
+                continue
+            left = min(ways.microbatches, _SETTLED * ways.slots) - ways.n
+            if not repeated and ways.spent + ways.time_of(left) > self.limit:
+                return False
+            late, again = ways.spent > self.limit, ways.again() if ways.even else None
             if again is None and late and ways.even:
                 again, exact = ways.no_better(), False
             if again is not None:
                 rate, repeated = Fraction(again[1], ways.n - again[0]), ways.repeat(*again)
+                self._raise(ways, rate)
             if late and not repeated:
                 return False
-        ends = ways.ends(self.incumbent.objective)
-        self.incumbent.raise_bound(Bound(int(ends.min()), SOURCE), rate=rate)
+        self._raise(ways, rate)
         if exact:
             self.done = max(number, self.done)
             if number >= self.whole:
                 self._offer(ways)
         return exact
 
+    def _raise(self, ways: RouteWays, rate: Fraction) -> None:
+        """Raise the bound to the least that all has taken by now."""
+        least = int(ways.ends(self.incumbent.objective).min())
+        self.incumbent.raise_bound(Bound(least, SOURCE), rate=rate)
+
     def _look(self) -> Generator[bool, None, None]:
         """Follow the best ways of all devices."""
         ways = self._begun(self.whole)
         while not ways.done:
-            if self.spent > self.limit or not self._advance(ways, self.beam, beam=True):
+            if ways.spent > self.limit or not self._advance(ways, self.beam, beam=True):
                 return
             yield False
             if ways.even and ways.n >= _STEADY * ways.slots:

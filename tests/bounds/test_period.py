@@ -140,8 +140,8 @@ def test_three_microbatches_every_ten_units() -> None:
 def rates_of(problem: Problem, seconds: float = 1.0) -> list[Fraction]:
     """The rates of what is found, one after the other."""
     rates = []
-    for _, order in periodic_orders(problem, Clock(seconds, deterministic=True), 0):
-        timed = time_order(problem, order)
+    for _, order_of in periodic_orders(problem, Clock(seconds, deterministic=True), 0):
+        timed = time_order(problem, order_of(problem))
         assert not check(problem, timed)
         rates.append(steady_rate(problem, timed))
     return rates

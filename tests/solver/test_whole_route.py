@@ -144,3 +144,26 @@ def test_the_best_few_ways_are_schedules(seed: int) -> None:
 def test_what_it_does_not_know_it_refuses(changed: dict[str, Any]) -> None:
     assert whole_route_applies(chain(4))
     assert not whole_route_applies(parse_problem(chain(4).document | changed))
+
+
+def test_what_a_lane_does_not_come_to_in_one_job_goes_on_in_the_next() -> None:
+    """All that has been followed when a job ends is kept, and nothing counts as too much."""
+    problem = chain(40)
+    bounds = set[int]()
+    for looks in (1, 50, 300, 1 << 60):
+        whole = WholeRoute(problem, incumbent := Incumbent(problem, "makespan", CLOCK))
+        left = [looks]
+
+        def over(left: list[int] = left) -> bool:
+            left[0] -= 1
+            return left[0] < 0
+
+        incumbent.clock = Clock(1e9, stop=over)
+        for _ in range(4):
+            whole.step(Runner(incumbent.clock))
+        incumbent.clock = CLOCK
+        while not whole.finished and whole.done < whole.whole:
+            whole.step(Runner(CLOCK))
+        assert whole.done >= whole.whole
+        bounds.add(incumbent.bound.value)
+    assert len(bounds) == 1
