@@ -190,6 +190,7 @@ def _show_file(asked: Asked, path: Path) -> dict[Path, bytes]:
     from pipesat.cli.show_inputs import view_of
     from pipesat.core.strict_json import LARGEST_RUN, read_json
 
+    require(path.is_file() or not path.exists(), "expected a file, not a pipe", source=str(path))
     order = path.suffix in {".csv", ".py"}
     document = {} if order else read_json(path, LARGEST_RUN)
     stated = document.get("format") if isinstance(document, dict) else None

@@ -178,6 +178,11 @@ def test_an_unwritable_file(cli: Run, save: Save, tmp_path: Path, place: str, wh
     assert (tmp_path / "fifo").is_fifo()
 
 
+def test_what_is_read_twice_is_no_pipe(cli: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    one_bad_line(cli("show", tmp_path / "fifo"), "fifo", "expected a file, not a pipe")
+
+
 @pytest.fixture(params=["tmpfs", "fsync", "rename"])
 def full_disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
