@@ -54,11 +54,14 @@ class Compiled:
 
     With ``meanwhile``, calls on small arrays run as Python until it is compiled: one order is timed
     sooner than that. Of several processes one compiles, and the others read what it has kept.
+    ``within``: it becomes part of those that call it.
     """
 
-    def __init__(self, function: Callable[..., Any], *, meanwhile: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, meanwhile: bool = False, within: bool = False
+    ) -> None:
         update_wrapper(self, function)
-        self.function, self.meanwhile = function, meanwhile
+        self.function, self.meanwhile, self.within = function, meanwhile, within
         self._dispatcher: Any = None
         self._ready: Any = None
         self._failure: Exception | None = None
@@ -148,7 +151,8 @@ class Compiled:
         with _lock:
             if self._dispatcher is None:
                 with _cached_in(_folder()) as kept:
-                    self._dispatcher = _numba().njit(nogil=True, cache=kept)(self.function)
+                    njit = _numba().njit(nogil=True, cache=kept, forceinline=self.within)
+                    self._dispatcher = njit(self.function)
                 if kept:  # a disk may be full, or a folder gone
                     cache = self._dispatcher._cache
                     cache.save_overload = _or_not(cache.save_overload)
@@ -207,7 +211,12 @@ os.register_at_fork(
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function of module level that numba can compile; it lets other threads run."""
-    return cast("Callable[P, R]", Compiled(function, meanwhile=False))
+    return cast("Callable[P, R]", Compiled(function))
+
+
+def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
+    """As :func:`compiled`, for one that others call often, with many arrays each time."""
+    return cast("Callable[P, R]", Compiled(function, within=True))
 
 
 def ready(loop: Callable[P, Any], *arguments: P.args, **_: P.kwargs) -> bool:

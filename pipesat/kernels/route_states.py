@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.kernels.arrays import NONE, Ints
-from pipesat.kernels.compiled import compiled, ready
+from pipesat.kernels.compiled import compiled, compiled_within, ready
 from pipesat.kernels.device_states import NEVER, alike, no_later
 
 ENTERED: Final = 0
@@ -55,7 +55,7 @@ class Steps(NamedTuple):
     slack: Ints
 
 
-@compiled
+@compiled_within
 def candidate(
     steps: Steps, state: Ints, number: int, flight: int, microbatches: int, held: Ints
 ) -> tuple[int, int, int]:
@@ -89,13 +89,13 @@ def candidate(
     return device, start, steps.time[step]
 
 
-@compiled
+@compiled_within
 def state_slots(steps: Steps, state: Ints) -> int:
     """Return how many microbatches may be in flight."""
     return (len(state) - 1 - len(steps.w_time) - len(steps.slack)) // 2
 
 
-@compiled
+@compiled_within
 def in_flight(steps: Steps, state: Ints) -> int:
     """Return how many microbatches are in flight."""
     position = 1 + len(steps.w_time)
@@ -106,7 +106,7 @@ def in_flight(steps: Steps, state: Ints) -> int:
     return flight
 
 
-@compiled
+@compiled_within
 def take(steps: Steps, state: Ints, number: int, flight: int, end: int) -> None:
     """Let one of what may run next run until ``end``."""
     waiting, slots = len(steps.w_time), state_slots(steps, state)
@@ -137,7 +137,7 @@ def take(steps: Steps, state: Ints, number: int, flight: int, end: int) -> None:
     state[ready_at + slots - 1] = 0
 
 
-@compiled
+@compiled_within
 def settle(steps: Steps, state: Ints, microbatches: int) -> None:
     """Raise times before which nothing can run: steps wait for devices, devices for steps."""
     waiting, slots = len(steps.w_time), state_slots(steps, state)
@@ -152,18 +152,20 @@ def settle(steps: Steps, state: Ints, microbatches: int) -> None:
     if state[ENTERED] < microbatches:
         entry = state[free + steps.device[0]]
     for device in range(len(steps.slack)):
-        least = NEVER
+        least, now = NEVER, state[free + device]
         for weight in range(waiting):
             if steps.w_device[weight] == device and state[1 + weight]:
-                least = state[free + device]
+                least = now
+        if entry != NEVER and steps.reach[0, device] != NEVER:
+            least = min(least, entry + steps.reach[0, device])
         for number in range(flight):
+            if least <= now:
+                break
             way = steps.reach[state[position + number], device]
             if way != NEVER:
                 least = min(least, state[ready_at + number] + way)
-        if entry != NEVER and steps.reach[0, device] != NEVER:
-            least = min(least, entry + steps.reach[0, device])
         if least != NEVER:
-            state[free + device] = max(state[free + device], least)
+            state[free + device] = max(now, least)
 
 
 @compiled
@@ -220,7 +222,8 @@ def followers(steps: Steps, states: Ints, microbatches: int, most: int) -> tuple
                     found = np.concatenate((found, np.empty_like(found)))
                     origin = np.concatenate((origin, np.empty_like(origin)))
                     ran = np.concatenate((ran, np.empty_like(ran)))
-                found[count] = state
+                for column in range(width):
+                    found[count, column] = state[column]
                 take(steps, found[count], number, flight, end[number])
                 settle(steps, found[count], microbatches)
                 origin[count], ran[count] = place, step[number]

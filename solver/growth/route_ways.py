@@ -259,12 +259,13 @@ class RouteWays:
     def no_better(self) -> tuple[int, int] | None:
         """Return since when states are no better than some that were, but later, and by how much.
 
-        Of all such times that by which they are later by the most per microbatch; ``None``: none.
+        Of such times not long ago, that by which they are later by the most per microbatch;
+        ``None``: none.
         """
         shifts = {
             before: least_shift(states, self.states, self.width, len(self.devices))
             for before, states in self.known.items()
-            if before < self.n
+            if self.n - 2 * self.slots <= before < self.n
         }
         before = max(shifts, key=lambda x: Fraction(shifts[x], self.n - x), default=self.n)
         return (before, shifts[before]) if shifts.get(before, 0) > 0 else None

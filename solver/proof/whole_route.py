@@ -122,8 +122,12 @@ class WholeRoute:
             if not repeated and ways.spent + ways.time_of(left) > self.limit:
                 return False
             late, again = ways.spent > self.limit, ways.again() if ways.even else None
-            if again is None and late and ways.even:
-                again, exact = ways.no_better(), False
+            soon = number < self.whole and 2 * ways.spent > self.limit
+            soon = soon and not 2 * ways.n % ways.slots  # no_better takes its time
+            if again is None and (late or soon) and ways.even:
+                found = ways.no_better()
+                if found and Fraction(found[1], ways.n - found[0]) >= self.incumbent.rate:
+                    again, exact = found, False
             if again is not None:
                 rate, repeated = Fraction(again[1], ways.n - again[0]), ways.repeat(*again)
                 self._raise(ways, rate)
