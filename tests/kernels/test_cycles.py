@@ -27,7 +27,7 @@ def found(problem: Problem, together: int) -> _Annealing:
 def unrolled(search: _Annealing, problem: Problem, periods: int) -> tuple[float, bool]:
     """When so many periods have run, and whether they kept to memory."""
     search.problem = with_microbatches(problem, [periods * search.together])
-    timed = time_order(search.problem, search.order)
+    timed = time_order(search.problem, search.order(search.problem))
     return timed.makespan, not check(search.problem, timed)
 
 
