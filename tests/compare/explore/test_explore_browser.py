@@ -146,7 +146,8 @@ def test_settings_change_the_problem(page: Any) -> None:
 
 def test_ten_clicks_while_a_search_runs(page: Any) -> None:
     button, summary = partial(page.get_by_role, "button"), partial(page.locator, "summary")
-    page.locator("#set-memory").fill("65")  # far from proven in a minute
+    page.locator("input[name=placement][value=vee]").dispatch_event("click")
+    page.locator("#set-memory").fill("40")  # far from proven in a minute
     settled(page)
     page.locator("[data-role=seconds]").fill("300")
     button(name="Search for a better one").click()
