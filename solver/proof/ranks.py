@@ -141,7 +141,7 @@ class KnownRanks:
             self.incumbent.raise_bound(Bound(length + 1, SOURCE))
             self.share.refuted()
             self.useful = True
-        elif self.incumbent.bound.value <= length:
+        elif self.incumbent.bound.value <= length and not runner.clock.over:
             self.possible = min(length, self.possible)
             self.share.less()
 
