@@ -10,6 +10,7 @@ import pytest
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.errors import Infeasible
+from pipesat.kernels.device_states import NEVER
 from pipesat.problem.problem import Problem
 from pipesat.problem.problem_file import parse_problem
 from pipesat.solver.lanes.clock import Clock
@@ -54,6 +55,22 @@ def proven(problem: Problem) -> int | None:
     while not proofs.finished:
         proofs.step(Runner(CLOCK))
     return incumbent.bound.value
+
+
+def test_a_question_that_the_end_of_a_job_cuts_off_says_nothing() -> None:
+    """A lane's next job goes on with the same proofs, and asks again."""
+    problem = Problem.chain(
+        devices=3, microbatches=5, F=3, B=4, W=2, held_after_F=2, memory=4, comm=1
+    )
+    incumbent = incumbent_of(problem)
+    assert incumbent is not None
+    proofs, ended = KnownRanks(problem, incumbent), Runner(Clock(0.0, deterministic=True))
+    while proofs.tried < 6:
+        proofs.step(ended)
+    assert (incumbent.bound.value, proofs.finished, proofs.possible) == (0, False, NEVER)
+    while not proofs.finished:
+        proofs.step(Runner(CLOCK))
+    assert incumbent.bound.value == proven(problem) > 0
 
 
 SEVERAL: dict[str, Any] = {"shapes": ("loop", "V", "bidirectional"), "modes": ("", *MODES)}
